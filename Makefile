@@ -39,7 +39,7 @@ setup:
 envpool:
 	scripts/setup --envpool
 
-## make rivals      other systems that `samara bench` compares with, in .venv-rivals (1 GB)
+## make rivals      other systems that `samara bench` compares with, in .venv-rivals and .venv-rivals-2023 (5 GB)
 rivals:
 	scripts/rivals
 

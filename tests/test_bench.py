@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import types
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -87,8 +88,8 @@ def test_options_that_a_workload_does_not_read_are_refused(step):
     workloads = [w["name"] for w in ok("bench", "--json").json["workloads"]]
     values = {"--game": ["pong"], "--seconds": ["1"], "--precision": ["float32"], "--transport": ["unix"], "--payload": ["64"],
               "--streams": ["1"], "--rows-per-message": ["1"], "--model": ["null"], "--ranks": ["2"], "--mode": ["fast"], "--device": ["cpu"],
-              "--pairs": ["1"], "--out": ["x.svg"], "--no-rivals": [], "--task": ["cartpole"], "--seeds": ["1"], "--runs": ["x"],
-              "--patience": ["2"]}
+              "--pairs": ["1"], "--out": ["x.svg"], "--no-rivals": [], "--task": ["cartpole"], "--rival": ["cleanrl"],
+              "--seeds": ["1"], "--runs": ["x"], "--patience": ["2"]}
     options = set(re.findall(r"^ +(?:-\w,)?(--[\w-]+)", ok("bench", "--help").out, re.M))
     assert options - {"--help", "--signature", "--json"} == values.keys()
     for i, what in enumerate(workloads):
@@ -375,11 +376,53 @@ def test_time_to_score_prints_the_contract_and_goes_on(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task, rival", [("cartpole", "Stable-Baselines3"), ("pendulum-rltools", "RLtools")])
-def test_time_to_score_and_its_rivals(task, rival, tmp_path):
-    if not (ROOT / ".venv-rivals").exists():
+@pytest.mark.parametrize("task, rival, says", [("cartpole", "stable-baselines3", "Stable-Baselines3"), ("cartpole", "cleanrl", "CleanRL"),
+                                               ("pendulum", "rltools", "RLtools")])
+def test_time_to_score_and_its_rivals(task, rival, says, tmp_path):
+    if not (ROOT / ".venv-rivals-2023").exists():
         pytest.skip("SKIPPED LOUDLY: no rivals (make rivals)")
-    words = ["bench", "time-to-score", "--task", task, "--seeds", 1, "--runs", tmp_path / "runs", "--json"]
+    words = ["bench", "time-to-score", "--task", task, "--rival", rival, "--seeds", 1, "--runs", tmp_path / "runs", "--json"]
     result = ok(*words, timeout=600).json
-    assert result["rival"].startswith(rival) and result["ratio"] == result["rival_seconds"] / result["seconds"]
-    assert json.loads((tmp_path / f"runs/{task}-1-rival.json").read_text())["frames"] == result["rival_frames"]
+    assert result["rival"].startswith(says) and result["ratio"] == result["rival_seconds"] / result["seconds"]
+    assert [row["rival"] for row in result["rivals"]] == [result["rival"]]
+    assert json.loads((tmp_path / f"runs/{task}-1-{rival}.json").read_text())["frames"] == result["rival_frames"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task, rival", [("halfcheetah", "sample-factory"), ("halfcheetah-sac", "cleanrl"), ("breakout", "cleanrl")])
+def test_a_rival_is_given_up(task, rival, tmp_path):
+    python = ROOT / ".venv-rivals-2023/bin/python"
+    if not python.exists():
+        pytest.skip("SKIPPED LOUDLY: no rivals (make rivals)")
+    script = ROOT / f"src/bench/time_to_score_{rival.replace('-', '_')}.py"
+    done = subprocess.run([python, script, task, "1e6", "1", "2", "15"], capture_output=True, text=True, timeout=300, check=True)
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["seconds"] is None is result["frames"] and result["rival"]
+
+
+def test_a_rival_is_evaluated_after_five_episodes_of_the_score(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(ROOT / "src/bench")
+    from until_score import UntilScore
+
+    means, asked = [9.0, 10.5], []
+
+    def play(episodes):
+        asked.append(episodes)
+        return means[len(asked) - 1]
+
+    until = UntilScore(types.SimpleNamespace(score=10, seconds=60), play)
+    assert not until.over(100, [10, 10, 10, 10])  # four episodes
+    assert not until.over(200) and not asked
+    assert not until.over(300, [10, 10]) and asked == [20]  # not as good as it seemed
+    assert not until.over(400, [0, 0, 0]) and asked == [20]
+    assert not until.over(500, [9, 10]) and asked == [20]  # eleven episodes
+    assert until.over(600, [10, 10, 10, 10]) and asked == [20, 20]  # fifteen
+    until.say("somebody")
+    result = json.loads(capsys.readouterr().out)
+    assert (result["rival"], result["frames"], result["mean"]) == ("somebody", 600, 10.5) and result["seconds"] >= 0
+    assert [point[1:] for point in result["curve"]] == [[300, 10], [500, 3.8], [600, 10]]
+
+
+def test_time_to_score_names_a_tasks_rivals():
+    outcome = samara("bench", "time-to-score", "--task", "cartpole", "--rival", "rltools")
+    assert outcome.code == 64 and "--rival rltools: cartpole has stable-baselines3, cleanrl" in outcome.err

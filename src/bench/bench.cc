@@ -98,16 +98,17 @@ constexpr Workload kWorkloads[] = {
     {"es-update", "the update of evolution strategies, compared with its noise and copying memory",
      EsUpdate},
     {"time-to-score",
-     "time until an agent plays a --task, compared with Stable-Baselines3's published settings",
-     TimeToScore,
-     "Tasks: cartpole (475), acrobot (-100), pendulum (-200), pendulum-rltools (-200, compared "
-     "with\n"
-     "RLtools, which uses one core: SAMARA_CORES=1), hopper (2,000), halfcheetah (1,500),\n"
-     "halfcheetah-sac (5,000), pong (18), breakout (100). Each seed trains until 20 fresh "
-     "episodes\n"
-     "have this mean return, samara's preset and the rival in turns. Medians over the seeds; "
-     "null:\n"
-     "not reached. With --runs FOLDER the runs and the rival's curves stay, and a bench that\n"
+     "time until an agent plays a --task, compared with rivals' published settings", TimeToScore,
+     "Tasks: cartpole (475), acrobot (-100), pendulum (-200), hopper (2,000), halfcheetah "
+     "(1,500),\n"
+     "halfcheetah-sac (5,000), pong (18), breakout (100). Rivals: stable-baselines3, cleanrl (all\n"
+     "tasks), sample-factory (hopper, halfcheetah, pong, breakout), rltools (pendulum; it uses "
+     "one\n"
+     "core: SAMARA_CORES=1). Each seed trains until 20 fresh episodes have this mean return,\n"
+     "samara's preset and the rivals in turns. Medians over the seeds, ratio to the quickest "
+     "rival;\n"
+     "null: not reached. With --runs FOLDER the runs and the rivals' curves stay, and a bench "
+     "that\n"
      "was cut goes on with the one that it was cut in. With --patience X a rival that needs\n"
      "more than X times samara's seconds is given up, and ratio_above says by how much at\n"
      "least samara was quicker."},

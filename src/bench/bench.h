@@ -33,13 +33,14 @@ struct Options {
   std::string model = "null";  // inference: or a network of agents
   // collectives, replicate
   int ranks = 2;
-  std::string mode = "fast";  // replicate: or exact
-  int pairs = 5;              // replicate: runs, each with one of the rival
-  std::string task;           // time-to-score
-  int seeds = 3;              // time-to-score
-  Path runs;                  // time-to-score: folder of its runs, kept; empty: none is
-  double patience = 0;        // time-to-score: the rival's seconds for one of samara's; 0: any
-  std::string out;            // where a picture goes; empty: the workload's own name in this folder
+  std::string mode = "fast";       // replicate: or exact
+  int pairs = 5;                   // replicate: runs, each with one of the rival
+  std::string task;                // time-to-score
+  std::vector<std::string> rival;  // time-to-score: those to compare with; empty: all of the task
+  int seeds = 3;                   // time-to-score
+  Path runs;                       // time-to-score: folder of its runs, kept; empty: none is
+  double patience = 0;             // time-to-score: the rival's seconds for one of samara's; 0: any
+  std::string out;  // where a picture goes; empty: the workload's own name in this folder
   std::function<void(const std::string&)> say = [](const std::string&) {};  // a line of progress
 };
 

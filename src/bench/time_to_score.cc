@@ -1,8 +1,9 @@
-// Wall time and frames until an agent plays: samara's preset and a rival's same algorithm with its
-// published settings (Stable-Baselines3's: time_to_score_rivals.py), seed by seed in turns on the
-// same cores. Each trains until 20 fresh episodes have a mean return of at least the task's score.
+// Wall time and frames until an agent plays: samara's preset and rivals' same algorithm with their
+// published settings (time_to_score_NAME.py), seed by seed in turns on the same cores. Each trains
+// until 20 fresh episodes have a mean return of at least the task's score.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -17,34 +18,50 @@ using nlohmann::json;
 
 namespace {
 
+using Names = std::vector<std::string>;
+
 struct Task {
   const char* name;
   double score;
   const char* preset;
-  double frames;  // the rival's budget; samara's is its preset's
+  Names rivals;  // their scripts are time_to_score_NAME.py
   const char* game = nullptr;
-  const char* rival = "time_to_score_rivals.py";
 };
-constexpr Task kTasks[] = {
-    {"cartpole", 475, "classic/cartpole-ppo", 1e5},
-    {"acrobot", -100, "classic/acrobot-ppo", 1e6},
-    {"pendulum", -200, "classic/pendulum-sac", 1e5},
-    {"pendulum-rltools", -200, "classic/pendulum-sac", 2e4, nullptr, "time_to_score_rltools.py"},
-    {"hopper", 2000, "mujoco/hopper-ppo", 1e6},
-    {"halfcheetah", 1500, "mujoco/halfcheetah-ppo", 1e6},
-    {"halfcheetah-sac", 5000, "mujoco/halfcheetah-sac", 1e6},
-    {"pong", 18, "atari/ppo-quick", 4e7, "pong"},
-    {"breakout", 100, "atari/ppo-quick", 4e7, "breakout"},
-};
+
+const std::vector<Task>& Tasks() {
+  static const Names two = {"stable-baselines3", "cleanrl"};
+  static const Names three = {"stable-baselines3", "cleanrl", "sample-factory"};
+  static const std::vector<Task> tasks = {
+      {"cartpole", 475, "classic/cartpole-ppo", two},
+      {"acrobot", -100, "classic/acrobot-ppo", two},
+      {"pendulum", -200, "classic/pendulum-sac", {"stable-baselines3", "cleanrl", "rltools"}},
+      {"hopper", 2000, "mujoco/hopper-ppo", three},
+      {"halfcheetah", 1500, "mujoco/halfcheetah-ppo", three},
+      {"halfcheetah-sac", 5000, "mujoco/halfcheetah-sac", two},
+      {"pong", 18, "atari/ppo-quick", three, "pong"},
+      {"breakout", 100, "atari/ppo-quick", three, "breakout"},
+  };
+  return tasks;
+}
 
 Result<Task> FindTask(const std::string& name) {
   std::vector<std::string> names;
-  for (const Task& task : kTasks) {
+  for (const Task& task : Tasks()) {
     if (task.name == name) return task;
     names.emplace_back(task.name);
   }
   return Status(Code::kUsage, fmt::format("--task {}: expected one of {}",
                                           name.empty() ? "(none)" : name, fmt::join(names, ", ")));
+}
+
+// The task's rivals, or those of them that were asked for.
+Result<Names> RivalsOf(const Task& task, const Options& options) {
+  if (!options.rivals) return Names();
+  for (const std::string& name : options.rival)
+    if (std::ranges::find(task.rivals, name) == task.rivals.end())
+      return Status(Code::kUsage, fmt::format("--rival {}: {} has {}", name, task.name,
+                                              fmt::join(task.rivals, ", ")));
+  return options.rival.empty() ? task.rivals : options.rival;
 }
 
 constexpr double kForever = std::numeric_limits<double>::infinity();
@@ -81,16 +98,18 @@ Result<Outcome> TrainOurs(const Task& task, int seed, const Path& folder) {
   return OutcomeOf(result.value("solved_seconds", json()), result.value("solved_frames", json()));
 }
 
-// Asks the rival's script, or takes what it said before. It gives up after `seconds`.
-Result<json> TrainRival(const Task& task, int seed, double seconds, const Path& file) {
+// Asks a rival's script, or takes what it said before. It gives up after `seconds`.
+Result<json> TrainRival(const Task& task, const std::string& rival, int seed, double seconds,
+                        const Path& file) {
   if (const auto text = ReadFile(file); text.ok())
     if (json before = json::parse(*text, nullptr, false); before.is_object()) return before;
-  ASSIGN_OR_RETURN(json rival,
-                   RunRival(task.rival, {task.name, fmt::format("{}", task.score),
-                                         std::to_string(seed), fmt::format("{}", task.frames),
-                                         std::to_string(Cores()), fmt::format("{}", seconds)}));
-  if (!rival.contains("reason")) RETURN_IF_ERROR(WriteFileAtomic(file, rival.dump() + "\n"));
-  return rival;
+  std::string script = fmt::format("time_to_score_{}.py", rival);
+  std::ranges::replace(script, '-', '_');
+  ASSIGN_OR_RETURN(json result,
+                   RunRival(script, {task.name, fmt::format("{}", task.score), std::to_string(seed),
+                                     std::to_string(Cores()), fmt::format("{}", seconds)}));
+  if (!result.contains("reason")) RETURN_IF_ERROR(WriteFileAtomic(file, result.dump() + "\n"));
+  return result;
 }
 
 json Finite(double x) { return std::isfinite(x) ? json(x) : json(); }
@@ -102,10 +121,40 @@ double MedianOf(const std::vector<Outcome>& outcomes, double Outcome::*member) {
   return Median(values);  // infinite where half of them are
 }
 
+// What the seeds of one program came to.
+struct Program {
+  std::string name = {};     // a rival's, as --rival has it
+  std::string version = {};  // and as it says itself
+  std::string missing = {};  // why it cannot run here; empty: it can
+  std::vector<Outcome> outcomes = {};
+
+  double seconds() const { return MedianOf(outcomes, &Outcome::seconds); }
+  double frames() const { return MedianOf(outcomes, &Outcome::frames); }
+};
+
+// A rival in the result, all null without one: "ratio" is its time over `seconds`, samara's;
+// "ratio_above" where it was given up.
+json Compared(const Program* rival, double seconds, double patience) {
+  json row = {{"rival", nullptr},
+              {"rival_seconds", nullptr},
+              {"rival_frames", nullptr},
+              {"ratio", nullptr},
+              {"ratio_above", nullptr}};
+  if (rival == nullptr) return row;
+  const double theirs = rival->seconds();
+  row["rival"] = rival->version;
+  row["rival_seconds"] = Finite(theirs), row["rival_frames"] = Finite(rival->frames());
+  if (!std::isfinite(seconds)) return row;
+  if (std::isfinite(theirs)) row["ratio"] = theirs / seconds;
+  if (!std::isfinite(theirs) && patience > 0) row["ratio_above"] = patience;
+  return row;
+}
+
 }  // namespace
 
 Result<json> TimeToScore(const Options& options) {
   ASSIGN_OR_RETURN(const Task task, FindTask(options.task));
+  ASSIGN_OR_RETURN(const auto names, RivalsOf(task, options));
   std::unique_ptr<Scratch> scratch;
   Path folder = options.runs;
   if (folder.empty()) {
@@ -113,52 +162,62 @@ Result<json> TimeToScore(const Options& options) {
     folder = scratch->path();
   }
   RETURN_IF_ERROR(CreateFolders(folder));
-  json result = {{"task", task.name},        {"score", task.score},     {"preset", task.preset},
-                 {"cores", Cores()},         {"seeds", options.seeds},  {"rival", nullptr},
-                 {"rival_seconds", nullptr}, {"rival_frames", nullptr}, {"ratio", nullptr},
-                 {"ratio_above", nullptr}};
-  std::vector<Outcome> ours, rivals;
+  Program ours = {.version = task.preset};
+  std::vector<Program> rivals;
+  for (const std::string& name : names) rivals.push_back({.name = name});
   json rows = json::array();
+  const auto add = [&](Program& program, int seed, Outcome outcome) {
+    program.outcomes.push_back(outcome);
+    rows.push_back({{"task", task.name},
+                    {"by", program.version},
+                    {"seed", seed},
+                    {"seconds", Finite(outcome.seconds)},
+                    {"frames", Finite(outcome.frames)}});
+    options.say(fmt::format("{}, seed {}: {} s, {} frames", program.version, seed,
+                            rows.back()["seconds"].dump(), rows.back()["frames"].dump()));
+  };
   for (int seed = 1; seed <= options.seeds; ++seed) {
     ASSIGN_OR_RETURN(const Outcome mine,
                      TrainOurs(task, seed, folder / fmt::format("{}-{}", task.name, seed)));
-    ours.push_back(mine);
-    json row = {{"task", task.name},
-                {"seed", seed},
-                {"seconds", Finite(mine.seconds)},
-                {"frames", Finite(mine.frames)}};
-    options.say(fmt::format("{}, seed {}: {} s, {} frames", task.preset, seed,
-                            row["seconds"].dump(), row["frames"].dump()));
-    if (options.rivals && !result.contains("rival_missing")) {
+    add(ours, seed, mine);
+    for (Program& rival : rivals) {
+      if (!rival.missing.empty()) continue;
+      const double seconds = options.patience > 0 ? options.patience * mine.seconds : kForever;
       ASSIGN_OR_RETURN(
-          const json rival,
-          TrainRival(task, seed, options.patience > 0 ? options.patience * mine.seconds : kForever,
-                     folder / fmt::format("{}-{}-rival.json", task.name, seed)));
-      if (rival.contains("reason")) {
-        result["rival_missing"] = rival["reason"];
-      } else {
-        result["rival"] = rival["rival"];
-        rivals.push_back(OutcomeOf(rival["seconds"], rival["frames"]));
-        row["rival_seconds"] = rival["seconds"], row["rival_frames"] = rival["frames"];
-        options.say(fmt::format("{}, seed {}: {} s, {} frames", rival["rival"].get<std::string>(),
-                                seed, rival["seconds"].dump(), rival["frames"].dump()));
-        if (!rival["curve"].empty())
-          options.say(fmt::format("its last training episodes: [seconds, frames, mean] = {}",
-                                  rival["curve"].back().dump()));
+          const json theirs,
+          TrainRival(task, rival.name, seed, seconds,
+                     folder / fmt::format("{}-{}-{}.json", task.name, seed, rival.name)));
+      if (theirs.contains("reason")) {
+        rival.missing = theirs["reason"];
+        options.say(fmt::format("{}: {}", rival.name, rival.missing));
+        continue;
       }
+      rival.version = theirs["rival"];
+      add(rival, seed, OutcomeOf(theirs["seconds"], theirs["frames"]));
+      if (!theirs["curve"].empty())
+        options.say(fmt::format("its last training episodes: [seconds, frames, mean] = {}",
+                                theirs["curve"].back().dump()));
     }
-    rows.push_back(std::move(row));
   }
-  const double seconds = MedianOf(ours, &Outcome::seconds);
-  result["seconds"] = Finite(seconds), result["frames"] = Finite(MedianOf(ours, &Outcome::frames));
-  if (!rivals.empty()) {
-    const double theirs = MedianOf(rivals, &Outcome::seconds);
-    result["rival_seconds"] = Finite(theirs);
-    result["rival_frames"] = Finite(MedianOf(rivals, &Outcome::frames));
-    if (std::isfinite(seconds) && std::isfinite(theirs)) result["ratio"] = theirs / seconds;
-    if (std::isfinite(seconds) && !std::isfinite(theirs) && options.patience > 0)
-      result["ratio_above"] = options.patience;
+  const double seconds = ours.seconds();
+  json result = {{"task", task.name},
+                 {"score", task.score},
+                 {"preset", task.preset},
+                 {"cores", Cores()},
+                 {"seeds", options.seeds},
+                 {"seconds", Finite(seconds)},
+                 {"frames", Finite(ours.frames())}};
+  result["rivals"] = json::array();
+  const Program* quickest = nullptr;  // of the rivals that are here
+  for (const Program& rival : rivals) {
+    if (!rival.missing.empty()) {
+      result["rival_missing"] = rival.missing;
+      continue;
+    }
+    result["rivals"].push_back(Compared(&rival, seconds, options.patience));
+    if (quickest == nullptr || rival.seconds() < quickest->seconds()) quickest = &rival;
   }
+  result.update(Compared(quickest, seconds, options.patience));
   return Report(std::move(rows), std::move(result));
 }
 

@@ -1,10 +1,8 @@
-"""RLtools' SAC until it plays Pendulum: a rival of `samara bench time-to-score`.
-
-    python time_to_score_rltools.py TASK SCORE SEED FRAMES CORES SECONDS
+"""RLtools' SAC until it plays Pendulum: a rival of `samara bench time-to-score` (until_score.py).
 
 Compiles rltools/pendulum_sac.cc, next to this script, for this processor and with MKL, as RLtools' own benchmark is compiled;
-that does not count. FRAMES is the program's own; it uses one core. Prints what time_to_score_rivals.py prints. `make rivals`
-installs the package rltools, whose headers are all that is used of it, and MKL, without which it takes ten times as long.
+that does not count. The program decides when it is evaluated, and uses one core. `make rivals` installs the package rltools,
+whose headers are all that is used of it, and MKL, without which it takes ten times as long.
 """
 
 import importlib.util
@@ -16,15 +14,14 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
+from until_score import Task, missing
+
 
 def main():
-    _, _, score, seed, _, _, seconds = sys.argv
-    python = Path(sys.prefix).parent / ".venv-rivals" / "bin" / "python"
-    if python.exists() and Path(sys.prefix).name != ".venv-rivals":
-        os.execv(python, [str(python), *sys.argv])
+    task = Task(".venv-rivals")
     package = importlib.util.find_spec("rltools")
     if package is None:
-        print(json.dumps({"reason": "no package rltools: `make rivals` installs it"}))
+        missing("no package rltools")
         return
     headers = Path(package.origin).parent / "external/rl_tools/include"
     with tempfile.TemporaryDirectory() as folder:
@@ -33,15 +30,15 @@ def main():
         mkl = [*libraries.glob("libmkl_intel_lp64.so*"), *libraries.glob("libmkl_sequential.so*"), *libraries.glob("libmkl_core.so*")]
         blas = ["-DRL_TOOLS_BACKEND_ENABLE_MKL", "-I", Path(sys.prefix) / "include", "-Wl,--no-as-needed", *mkl, f"-Wl,-rpath,{libraries}"]
         compiled = subprocess.run([os.environ.get("CXX", "c++"), "-std=c++20", "-Ofast", "-march=native", "-DNDEBUG", "-I", headers,
-                                   "-o", program, Path(__file__).parent / "rltools/pendulum_sac.cc",
+                                   "-o", program, Path(__file__).resolve().parent / "rltools/pendulum_sac.cc",
                                    *(blas if mkl else ["-DRL_TOOLS_BACKEND_DISABLE_BLAS"])], stderr=subprocess.PIPE, text=True)
         if compiled.returncode != 0:
             first = next((line for line in compiled.stderr.splitlines() if "error" in line), "no error message")
             print(json.dumps({"reason": f"the compiler refuses RLtools: {first[:300]}"}))
             return
-        limit = None if seconds == "inf" else float(seconds)
+        limit = None if task.seconds == float("inf") else task.seconds
         try:
-            done = subprocess.run([program, seed, score], stdout=subprocess.PIPE, text=True, check=True, timeout=limit)
+            done = subprocess.run([program, str(task.seed), str(task.score)], stdout=subprocess.PIPE, text=True, check=True, timeout=limit)
             found = json.loads(done.stdout.splitlines()[-1])
         except subprocess.TimeoutExpired:
             found = {"seconds": None, "frames": None, "mean": None, "curve": []}

@@ -189,6 +189,9 @@ void AddBench(CLI::App& app, Invocation& invocation) {
   sub->add_option("--as-peer", command->as_peer)->group("");
   of({"time-to-score"}, sub->add_option("--task", command->options.task,
                                         "time-to-score: the task, one of those above"));
+  of({"time-to-score"},
+     sub->add_option("--rival", command->options.rival,
+                     "time-to-score: one of the task's rivals; may be repeated (default: all)"));
   of({"time-to-score"}, sub->add_option("--seeds", command->options.seeds,
                                         "time-to-score: number of seeds, from 1 on"))
       ->check(CLI::Range(1, 1000))
@@ -197,7 +200,7 @@ void AddBench(CLI::App& app, Invocation& invocation) {
                                         "time-to-score: folder in which the runs stay"));
   of({"time-to-score"},
      sub->add_option("--patience", command->options.patience,
-                     "time-to-score: give the rival up after so many times samara's seconds"))
+                     "time-to-score: give a rival up after so many times samara's seconds"))
       ->check(CLI::Range(1.0, 1000.0));
   of({"schedule"}, sub->add_option("--out", command->options.out,
                                    "schedule: file of the picture (default schedule.svg)"));
