@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <tuple>
 
 #include "core/check.h"
@@ -132,15 +133,33 @@ void AgentNetworkImpl::MakeNative(const NetworkDescription& torso) {
     if (!Finish(network).ok()) return made;
     auto perceptron = Perceptron::Make(std::move(network));
     if (perceptron.ok())
-      made.emplace(Native{PerceptronOp(std::move(*perceptron), outputs), parameters, {}});
+      made.emplace(Native{PerceptronOp(std::move(*perceptron), outputs), parameters, {}, {}});
     return made;
   };
   if (!config_.separate_value) {
     native_policy_ = native(torso_, {{policy_, free_half_}, {value_, {}}});
-    return;
+  } else {
+    native_policy_ = native(torso_, {{policy_, free_half_}});
+    native_value_ = native(value_torso_, {{value_, {}}});
   }
-  native_policy_ = native(torso_, {{policy_, free_half_}});
-  native_value_ = native(value_torso_, {{value_, {}}});
+  PlaceNative();
+}
+
+void AgentNetworkImpl::PlaceNative() {
+  std::map<std::string, Tensor> learned;
+  for (const auto& parameter : named_parameters())
+    if (parameter.value().requires_grad()) learned[parameter.key()] = parameter.value();
+  for (std::optional<Native>* native : {&native_policy_, &native_value_}) {
+    if (!*native) continue;
+    for (const Tensor& own : (*native)->parameters) {
+      size_t at = 0;
+      for (const auto& [name, parameter] : learned) {
+        if (parameter.is_same(own)) break;
+        at += static_cast<size_t>(parameter.numel());
+      }
+      (*native)->places.push_back(at);
+    }
+  }
 }
 
 std::vector<Tensor> AgentNetworkImpl::Native::operator()(const Tensor& x) const {
@@ -393,14 +412,28 @@ Tensor AgentNetworkImpl::Normalized(const Tensor& x) const {
         .clamp(-kNormalizedMax, kNormalizedMax);
   const Tensor from = x.contiguous();
   Tensor to = torch::empty(from.sizes());
-  const float* mean = observations_.mean.data_ptr<float>();
-  const float* deviation = observations_.deviation.data_ptr<float>();
-  const int64_t size = from.size(1);
+  const auto size = static_cast<size_t>(from.size(1));
   const float* in = from.data_ptr<float>();
   float* out = to.data_ptr<float>();
   for (int64_t row = 0; row < from.size(0); ++row, in += size, out += size)
-    for (int64_t i = 0; i < size; ++i) out[i] = NormalizedInput(in[i], mean[i], deviation[i]);
+    Normalize(in, {out, size});
   return to;
+}
+
+void AgentNetworkImpl::Normalize(const float* observation, std::span<float> to) const {
+  if (!observations_.mean.defined()) {
+    std::copy_n(observation, to.size(), to.data());
+    return;
+  }
+  const float* mean = observations_.mean.data_ptr<float>();
+  const float* deviation = observations_.deviation.data_ptr<float>();
+  for (size_t i = 0; i < to.size(); ++i)
+    to[i] = NormalizedInput(observation[i], mean[i], deviation[i]);
+}
+
+AgentNetworkImpl::MeanAndDeviation AgentNetworkImpl::ValueStatistics() const {
+  if (!values_.mean.defined()) return {0, 1};
+  return {*values_.mean.data_ptr<float>(), *values_.deviation.data_ptr<float>()};
 }
 
 // Outputs of the heads; sets output.state and output.states where there is a core.

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <numbers>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -93,6 +94,9 @@ class AgentNetworkImpl : public torch::nn::Module {
   // Takes the parameters of `other`, a network of the same configuration.
   void Follow(const AgentNetworkImpl& other);
 
+  // Whether a DensePass (dense_pass.h) can evaluate it: all layers are dense, on the CPU.
+  bool dense() const { return native_policy_.has_value(); }
+
   int64_t state_size() const { return config_.core.state_size(); }
   int64_t parameter_count() const;  // without statistics
 
@@ -107,6 +111,7 @@ class AgentNetworkImpl : public torch::nn::Module {
   Statistics values() const { return values_; }
 
  private:
+  friend class DensePass;
   // A parameter, and what Freeze has made of it for products.
   struct Parameter {
     torch::Tensor value, frozen;
@@ -149,6 +154,13 @@ class AgentNetworkImpl : public torch::nn::Module {
   torch::Tensor Hidden(const Dense& hidden, const torch::Tensor& x) const;
   torch::Tensor Unit(const torch::Tensor& x) const;
   torch::Tensor Normalized(const torch::Tensor& x) const;
+  // An observation as the first layer gets it.
+  void Normalize(const float* observation, std::span<float> to) const;
+  struct MeanAndDeviation {
+    float mean, deviation;
+  };
+  MeanAndDeviation ValueStatistics() const;  // 0 and 1 without
+  void PlaceNative();
   void MakeNative(const NetworkDescription& torso);
   std::pair<torch::Tensor, torch::Tensor> PolicyAndValue(const Input& input, torch::Tensor x,
                                                          Output& output) const;
@@ -170,6 +182,7 @@ class AgentNetworkImpl : public torch::nn::Module {
     PerceptronOp op;
     std::vector<torch::Tensor> parameters;
     std::vector<float> frozen;
+    std::vector<size_t> places;  // where each parameter begins among the learned ones, by name
     std::vector<torch::Tensor> operator()(const torch::Tensor& x) const;  // of each head
   };
   std::optional<Native> native_policy_, native_value_;

@@ -39,15 +39,29 @@ void PerceptronOp::AddLayer(size_t offset, size_t inputs, size_t outputs, size_t
 }
 
 std::vector<float> PerceptronOp::Pack(const std::vector<Tensor>& parameters) const {
-  CHECK_EQ(parameters.size(), places_.size());
   std::vector<float> packed(net_->size());
+  Pack(parameters, packed);
+  return packed;
+}
+
+void PerceptronOp::Pack(const std::vector<Tensor>& parameters, std::span<float> packed) const {
+  CHECK_EQ(parameters.size(), places_.size());
   for (size_t i = 0; i < places_.size(); ++i) {
     const Place& p = places_[i];
     CHECK(parameters[i].is_contiguous());
     TransposeMatrix(parameters[i].data_ptr<float>(), p.columns, p.rows, p.rows,
                     packed.data() + p.offset, p.stride);
   }
-  return packed;
+}
+
+void PerceptronOp::Unpack(std::span<const float> packed, std::span<const size_t> offsets,
+                          std::span<float> to) const {
+  CHECK_EQ(offsets.size(), places_.size());
+  for (size_t i = 0; i < places_.size(); ++i) {
+    const Place& p = places_[i];
+    TransposeMatrix(packed.data() + p.offset, p.rows, p.columns, p.stride, to.data() + offsets[i],
+                    p.rows);
+  }
 }
 
 // Returns a free pass with room for `rows`; it is free again when its last owner drops it.

@@ -28,6 +28,12 @@ class PerceptronOp {
   // The same of parameters that Pack has made ready, without a gradient.
   std::vector<torch::Tensor> Apply(const torch::Tensor& x, std::span<const float> packed) const;
   std::vector<float> Pack(const std::vector<torch::Tensor>& parameters) const;
+  // The same into `packed`, of net().size(), which was Pack's before or is zero.
+  void Pack(const std::vector<torch::Tensor>& parameters, std::span<float> packed) const;
+  // Writes what is packed as torch has it: of parameter i from to[offsets[i]] on.
+  void Unpack(std::span<const float> packed, std::span<const size_t> offsets,
+              std::span<float> to) const;
+  const Perceptron& net() const { return *net_; }
 
  private:
   // Where a parameter is among the packed ones: `rows` of `columns`, one each `stride`. A weight is

@@ -82,6 +82,7 @@ using torch::Tensor;
 // Keeps what all epochs of an update share, of a shard's T x B steps, and the order of one.
 struct PpoPrepared : Prepared {
   Tensor log_mu, advantage, value;  // [T][B]; value: before the update
+  Tensor action;                    // [T][B][...], on the CPU
   double explained_variance = 0;    // by the value before the update
   Tensor order;                     // int64: of the units, by number
 };
@@ -105,10 +106,11 @@ class Ppo : public ActorCritic {
     auto& now = dynamic_cast<PpoPrepared&>(*prepared);
     if (first || config_.recompute) {
       const ActorCriticSteps steps = OnCpu(EvaluateSteps(shard));
-      now.advantage = GeneralizedAdvantages(steps, config_.gamma, config_.lambda);
-      now.value_target = now.advantage + steps.value;
+      now.advantage = GeneralizedAdvantages(steps, config_.gamma, config_.lambda).contiguous();
+      now.value_target = (now.advantage + steps.value).contiguous();
       if (first) {
-        now.value = steps.value, now.log_mu = steps.log_mu;
+        now.value = steps.value.contiguous(), now.log_mu = steps.log_mu.contiguous();
+        now.action = shard.batch.action.cpu().contiguous();
         now.explained_variance = ExplainedVariance(now.value_target, now.value);
       }
     }
@@ -117,94 +119,141 @@ class Ppo : public ActorCritic {
   }
 
   ShardLoss Loss(const Shard& shard) const override {
-    // 1 the current policy at the minibatch's steps
     const auto& prepared = dynamic_cast<const PpoPrepared&>(*shard.prepared);
-    const Minibatch steps = Evaluate(shard, prepared);
-    const Tensor outputs_of = steps.policy.detach().cpu(), values = steps.value.detach().cpu();
-    const int64_t n = steps.log_mu.numel(), outputs = outputs_of.size(-1);
-    const auto at = [](const Tensor& x) { return x.data_ptr<float>(); };
-    const double mean = 1.0 / static_cast<double>(n);
-    const auto [middle, spread] = Scale(steps.advantage);
-    // in deviations of the returns where the network has them
-    const Tensor returns = shard.network.values().deviation;
-    const double scale = returns.defined() ? 1 / returns.item<double>() : 1;
-    const Tensor cost = entropy_cost().coefficient().detach();
-    const double entropy_weight = cost.item<double>();
+    const Chosen chosen = Choose(shard, prepared);
+    const auto out = Evaluate(shard, prepared, chosen);
+    const Tensor policy = out.policy.contiguous(), value = out.value.contiguous();
+    const Tensor policy_here = policy.detach().cpu(), value_here = value.detach().cpu();
+    const Tensor by_policy = torch::empty_like(policy_here);
+    const Tensor by_value = torch::empty_like(value_here);
+    const Means means = Differentiate(shard, prepared, Rows(prepared, chosen),
+                                      {policy_here.data_ptr<float>(), value_here.data_ptr<float>(),
+                                       by_policy.data_ptr<float>(), by_value.data_ptr<float>()});
+    return Report(prepared, means,
+                  WithGradient(means.loss, {policy, value},
+                               {by_policy.to(policy.device()), by_value.to(value.device())}));
+  }
 
-    // 2 of each step: the loss, and its derivatives by the policy's outputs and the value
-    const Tensor by_policy = torch::empty_like(outputs_of);
-    const Tensor by_value = torch::empty_like(values);
-    std::vector<float> by_log_pi(static_cast<size_t>(outputs)), by_entropy = by_log_pi;
-    double policy = 0, value = 0, entropy = 0, kl = 0, outside = 0, ratios = 0;
-    for (int64_t i = 0; i < n; ++i) {
-      const auto [log_pi, bits] = shard.distribution.EvaluateRow(
-          at(outputs_of) + i * outputs, steps.index(i), steps.sample(i), steps.normal(i),
-          by_log_pi.data(), by_entropy.data());
-      // the clipped objective (equation 7)
-      const double log_ratio = log_pi - at(steps.log_mu)[i], ratio = std::exp(log_ratio);
-      const double advantage = (at(steps.advantage)[i] - middle) / spread;
-      const double clipped = std::clamp(ratio, 1 - config_.clip, 1 + config_.clip);
-      const bool moves = ratio * advantage <= clipped * advantage;
-      policy -= mean * std::min(ratio * advantage, clipped * advantage);
-      const double by_ratio = moves ? -mean * ratio * advantage : 0;  // times d log pi
-      for (int64_t k = 0; k < outputs; ++k)
-        at(by_policy)[i * outputs + k] =
-            static_cast<float>(by_ratio * by_log_pi[static_cast<size_t>(k)] -
-                               mean * entropy_weight * by_entropy[static_cast<size_t>(k)]);
-      // the value's error, or the larger one of a value that moves no further than its clip
-      double error = scale * (at(values)[i] - at(steps.value_target)[i]), by_error = scale;
-      if (config_.value_clip > 0) {
-        const double old = at(steps.old_value)[i], change = at(values)[i] - old;
-        const double bounded = std::clamp(change, -config_.value_clip, config_.value_clip);
-        const double other = scale * (old + bounded - at(steps.value_target)[i]);
-        if (other * other > error * error) error = other, by_error = bounded == change ? scale : 0;
-      }
-      value += mean * 0.5 * error * error;
-      at(by_value)[i] = static_cast<float>(mean * config_.value_cost * error * by_error);
-      entropy += mean * bits;
-      kl += mean * (ratio - 1 - log_ratio);
-      outside += std::abs(ratio - 1) > config_.clip ? mean : 0;
-      ratios += mean * ratio;
-    }
-    const double loss = policy + config_.value_cost * value - entropy_weight * entropy;
-    return {.total = WithGradient(
-                         loss, {steps.policy, steps.value},
-                         {by_policy.to(steps.policy.device()), by_value.to(steps.value.device())}) +
-                     entropy_cost().Loss(torch::full({}, entropy, torch::kFloat32)),
-            .numbers = {{"policy_loss", policy, true},
-                        {"value_loss", value, true},
-                        {"entropy", entropy, true},
-                        {"kl", kl, true},
-                        {"clip_fraction", outside, true},
-                        {"importance_weight", ratios, true},
-                        {"explained_variance", prepared.explained_variance, true}}};
+  bool by_hand() const override { return true; }
+  ShardLoss LossByHand(const Shard& shard, DensePass& pass) const override {
+    const auto& prepared = dynamic_cast<const PpoPrepared&>(*shard.prepared);
+    const std::vector<int64_t> rows = Rows(prepared, Choose(shard, prepared));
+    pass.Forward(shard.network, shard.batch.observation.data_ptr<float>(), rows);
+    const Means means = Differentiate(shard, prepared, rows,
+                                      {pass.policy().data(), pass.value().data(),
+                                       pass.by_policy().data(), pass.by_value().data()});
+    return Report(prepared, means, torch::full({}, means.loss, torch::kFloat32));
   }
 
  private:
-  // Steps of a minibatch, one behind the other, on the CPU but for what the network gives.
-  struct Minibatch {
-    Tensor log_mu, advantage, value_target, old_value, action, normals;
-    Tensor policy, value;  // of the network, with a gradient
-    bool continuous;
-    int64_t index(int64_t i) const { return continuous ? 0 : action.data_ptr<int64_t>()[i]; }
-    const float* sample(int64_t i) const { return Row(action, i); }
-    const float* normal(int64_t i) const { return Row(normals, i); }
-    const float* Row(const Tensor& x, int64_t i) const {
-      return continuous ? x.data_ptr<float>() + i * x.size(-1) : nullptr;
-    }
+  // Units of a minibatch, by number.
+  using Chosen = std::span<const int64_t>;
+  // What the network gives for the rows of a minibatch, and the loss's derivatives by it.
+  struct Outputs {
+    const float *policy, *value;  // [rows][outputs], [rows]
+    float *by_policy, *by_value;
   };
+  // Over the rows of a minibatch.
+  struct Means {
+    double loss = 0, policy = 0, value = 0, entropy = 0, kl = 0, outside = 0, ratio = 0;
+  };
+
+  // The loss of the rows of a minibatch, and its derivatives.
+  Means Differentiate(const Shard& shard, const PpoPrepared& prepared,
+                      std::span<const int64_t> rows, const Outputs& out) const {
+    const auto floats = [](const Tensor& x) { return x.data_ptr<float>(); };
+    const float *log_mu = floats(prepared.log_mu), *advantages = floats(prepared.advantage),
+                *targets = floats(prepared.value_target), *old_values = floats(prepared.value);
+    const ActionDistribution& distribution = shard.distribution;
+    const bool continuous = distribution.continuous();
+    const float* samples = continuous ? floats(prepared.action) : nullptr;
+    const int64_t* indices = continuous ? nullptr : prepared.action.data_ptr<int64_t>();
+    const auto outputs = static_cast<size_t>(distribution.parameters()),
+               components = static_cast<size_t>(prepared.action.size(-1)), n = rows.size();
+    const double mean = 1.0 / static_cast<double>(n);
+    const auto [middle, spread] = Scale(advantages, rows);
+    // in deviations of the returns where the network has them
+    const Tensor returns = shard.network.values().deviation;
+    const double scale = returns.defined() ? 1 / returns.item<double>() : 1;
+    const double entropy_weight = entropy_cost().coefficient().item<double>();
+
+    Means sums;
+    std::vector<float> by_log_pi(outputs), by_entropy(outputs), normal(components);
+    for (size_t i = 0; i < n; ++i) {
+      const auto row = static_cast<size_t>(rows[i]);
+      for (size_t d = 0; samples != nullptr && d < components; ++d)
+        normal[d] = static_cast<float>(shard.rng.Normal(i * components + d));
+      const auto now =
+          distribution.EvaluateRow(out.policy + i * outputs, samples != nullptr ? 0 : indices[row],
+                                   samples != nullptr ? samples + row * components : nullptr,
+                                   normal.data(), by_log_pi.data(), by_entropy.data());
+      // the clipped objective (equation 7)
+      const double log_ratio = now.log_prob - log_mu[row], ratio = std::exp(log_ratio);
+      const double advantage = (advantages[row] - middle) / spread;
+      const double clipped = std::clamp(ratio, 1 - config_.clip, 1 + config_.clip);
+      const bool moves = ratio * advantage <= clipped * advantage;
+      sums.policy -= mean * std::min(ratio * advantage, clipped * advantage);
+      const double by_ratio = moves ? -mean * ratio * advantage : 0;  // times d log pi
+      for (size_t k = 0; k < outputs; ++k)
+        out.by_policy[i * outputs + k] =
+            static_cast<float>(by_ratio * by_log_pi[k] - mean * entropy_weight * by_entropy[k]);
+      // the value's error, or the larger one of a value that moves no further than its clip
+      double error = scale * (out.value[i] - targets[row]), by_error = scale;
+      if (config_.value_clip > 0) {
+        const double old = old_values[row], change = out.value[i] - old;
+        const double bounded = std::clamp(change, -config_.value_clip, config_.value_clip);
+        const double other = scale * (old + bounded - targets[row]);
+        if (other * other > error * error) error = other, by_error = bounded == change ? scale : 0;
+      }
+      sums.value += mean * 0.5 * error * error;
+      out.by_value[i] = static_cast<float>(mean * config_.value_cost * error * by_error);
+      sums.entropy += mean * now.entropy;
+      sums.kl += mean * (ratio - 1 - log_ratio);
+      sums.outside += std::abs(ratio - 1) > config_.clip ? mean : 0;
+      sums.ratio += mean * ratio;
+    }
+    sums.loss = sums.policy + config_.value_cost * sums.value - entropy_weight * sums.entropy;
+    return sums;
+  }
+
+  ShardLoss Report(const PpoPrepared& prepared, const Means& means, const Tensor& loss) const {
+    return {.total = loss + entropy_cost().Loss(torch::full({}, means.entropy, torch::kFloat32)),
+            .numbers = {{"policy_loss", means.policy, true},
+                        {"value_loss", means.value, true},
+                        {"entropy", means.entropy, true},
+                        {"kl", means.kl, true},
+                        {"clip_fraction", means.outside, true},
+                        {"importance_weight", means.ratio, true},
+                        {"explained_variance", prepared.explained_variance, true}}};
+  }
+
   bool Sequences() const { return config_.units == Units::kSequences; }
 
+  Chosen Choose(const Shard& shard, const PpoPrepared& prepared) const {
+    const int64_t units = prepared.order.numel();
+    const int64_t begin = shard.pass.minibatch * units / config_.minibatches;
+    const int64_t end = (shard.pass.minibatch + 1) * units / config_.minibatches;
+    return {prepared.order.data_ptr<int64_t>() + begin, static_cast<size_t>(end - begin)};
+  }
+
+  // The steps of units, among T x B, as Pick puts them.
+  std::vector<int64_t> Rows(const PpoPrepared& prepared, Chosen chosen) const {
+    if (!Sequences()) return {chosen.begin(), chosen.end()};
+    std::vector<int64_t> rows;
+    for (int64_t t = 0; t < prepared.value.size(0); ++t)
+      for (const int64_t unroll : chosen) rows.push_back(t * prepared.value.size(1) + unroll);
+    return rows;
+  }
+
   // Mean and deviation that advantages are normalized by, or 0 and 1.
-  std::pair<double, double> Scale(const Tensor& advantage) const {
-    const int64_t n = advantage.numel();
+  std::pair<double, double> Scale(const float* advantages, std::span<const int64_t> rows) const {
+    const auto n = static_cast<double>(rows.size());
     if (!config_.normalize_advantages || n < 2) return {0, 1};
-    const float* at = advantage.data_ptr<float>();
     double sum = 0, squares = 0;
-    for (int64_t i = 0; i < n; ++i) sum += at[i];
-    const double mean = sum / static_cast<double>(n);
-    for (int64_t i = 0; i < n; ++i) squares += (at[i] - mean) * (at[i] - mean);
-    return {mean, std::sqrt(squares / static_cast<double>(n - 1)) + 1e-8};
+    for (const int64_t row : rows) sum += advantages[row];
+    const double mean = sum / n;
+    for (const int64_t row : rows) squares += (advantages[row] - mean) * (advantages[row] - mean);
+    return {mean, std::sqrt(squares / (n - 1)) + 1e-8};
   }
 
   // A permutation of 0 ... n-1 (Fisher and Yates).
@@ -218,7 +267,7 @@ class Ppo : public ActorCritic {
 
   // Copies the minibatch's steps of [T][B][...] or longer: [T][units][...] of sequences,
   // [1][units][...] of transitions.
-  Tensor Pick(const Tensor& x, int64_t length, std::span<const int64_t> chosen) const {
+  Tensor Pick(const Tensor& x, int64_t length, Chosen chosen) const {
     const auto units = static_cast<int64_t>(chosen.size());
     if (!x.is_cpu()) return PickThere(x.slice(0, 0, length), chosen);
     std::vector<int64_t> sizes = x.sizes().vec();
@@ -237,44 +286,26 @@ class Ppo : public ActorCritic {
   }
 
   // The same on the device of `x`.
-  Tensor PickThere(const Tensor& x, std::span<const int64_t> chosen) const {
+  Tensor PickThere(const Tensor& x, Chosen chosen) const {
     const Tensor index =
         torch::tensor(at::ArrayRef<int64_t>(chosen.data(), chosen.size())).to(x.device());
     if (Sequences()) return x.index_select(1, index);
     return x.flatten(0, 1).index_select(0, index).unsqueeze(0);
   }
 
-  Minibatch Evaluate(const Shard& shard, const PpoPrepared& prepared) const {
+  AgentNetworkImpl::Output Evaluate(const Shard& shard, const PpoPrepared& prepared,
+                                    Chosen chosen) const {
     const LearnerBatch& batch = shard.batch;
-    const int64_t length = prepared.value.size(0), units = prepared.order.numel();
-    const int64_t begin = shard.pass.minibatch * units / config_.minibatches;
-    const int64_t end = (shard.pass.minibatch + 1) * units / config_.minibatches;
-    const std::span<const int64_t> chosen(prepared.order.data_ptr<int64_t>() + begin,
-                                          static_cast<size_t>(end - begin));
-    const auto pick = [&](const Tensor& x) { return Pick(x.contiguous(), length, chosen); };
-    const Tensor state = Sequences()
-                             ? batch.state.index_select(
-                                   0, prepared.order.slice(0, begin, end).to(batch.state.device()))
-                             : torch::zeros({end - begin, 0}, batch.state.options());
-    const auto out = shard.network.forward({pick(batch.observation), pick(batch.reward),
-                                            pick(batch.previous_action), pick(batch.first)},
-                                           state);
-    Minibatch steps = {.log_mu = pick(prepared.log_mu),
-                       .advantage = pick(prepared.advantage),
-                       .value_target = pick(prepared.value_target),
-                       .old_value = pick(prepared.value),
-                       .action = pick(batch.action).cpu(),
-                       .normals = {},
-                       .policy = out.policy.contiguous(),
-                       .value = out.value.contiguous(),
-                       .continuous = shard.distribution.continuous()};
-    if (steps.continuous) {
-      steps.normals = torch::empty_like(steps.action);
-      for (int64_t i = 0; i < steps.normals.numel(); ++i)
-        steps.normals.data_ptr<float>()[i] =
-            static_cast<float>(shard.rng.Normal(static_cast<uint64_t>(i)));
-    }
-    return steps;
+    const auto units = static_cast<int64_t>(chosen.size());
+    const auto pick = [&](const Tensor& x) {
+      return Pick(x.contiguous(), prepared.value.size(0), chosen);
+    };
+    const Tensor numbers = torch::tensor(at::ArrayRef<int64_t>(chosen.data(), chosen.size()));
+    const Tensor state = Sequences() ? batch.state.index_select(0, numbers.to(batch.state.device()))
+                                     : torch::zeros({units, 0}, batch.state.options());
+    return shard.network.forward({pick(batch.observation), pick(batch.reward),
+                                  pick(batch.previous_action), pick(batch.first)},
+                                 state);
   }
 
   const PpoParameters config_;

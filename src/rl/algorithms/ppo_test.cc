@@ -34,7 +34,14 @@ class Passes {
         network_(network),
         distribution_(distribution) {}
 
-  ShardLoss Loss(int64_t epoch, int64_t minibatch) {
+  ShardLoss Loss(int64_t epoch, int64_t minibatch) { return Of(epoch, minibatch, nullptr); }
+  ShardLoss LossByHand(int64_t epoch, int64_t minibatch, DensePass& pass) {
+    return Of(epoch, minibatch, &pass);
+  }
+  const Algorithm& algorithm() const { return *algorithm_; }
+
+ private:
+  ShardLoss Of(int64_t epoch, int64_t minibatch, DensePass* pass) {
     Shard shard = {.batch = batch_,
                    .distribution = distribution_,
                    .network = network_,
@@ -43,11 +50,9 @@ class Passes {
                    .order = CounterRng(static_cast<uint64_t>(100 + epoch))};
     if (minibatch == 0) algorithm_->Prepare(shard, prepared_);
     shard.prepared = prepared_.get();
-    return algorithm_->Loss(shard);
+    return pass != nullptr ? algorithm_->LossByHand(shard, *pass) : algorithm_->Loss(shard);
   }
-  const Algorithm& algorithm() const { return *algorithm_; }
 
- private:
   const std::unique_ptr<Algorithm> algorithm_;
   const LearnerBatch& batch_;
   AgentNetworkImpl& network_;
@@ -143,6 +148,35 @@ TEST(PpoTest, OnThePolicyThatActedTheGradientIsA2cs) {
     const auto mine = gradients(passes.Loss(0, 0));
     for (size_t i = 0; i < mine.size(); ++i)
       EXPECT_TRUE(torch::allclose(mine[i], expected[i], 1e-4, 1e-6)) << units << i;
+  }
+}
+
+// Derivatives without torch's graph have the bits of those with it.
+TEST(PpoTest, TheLossByHandIsTheLoss) {
+  const AgentNetwork network = SmallNetwork();
+  LearnerBatch batch = OfEpisodes(6, 4, 3);
+  std::vector<Tensor> learned;
+  std::map<std::string, Tensor> by_name;
+  for (const auto& parameter : network->named_parameters())
+    by_name[parameter.key()] = parameter.value();
+  for (const auto& [name, parameter] : by_name) learned.push_back(parameter);
+  for (const char* units : {"transitions", "sequences"}) {
+    const LearningConfig config = PpoConfig({{"ppo.units", units}, {"learn.minibatches", "3"}});
+    Passes by_graph(config, batch, *network), by_hand(config, batch, *network);
+    DensePass pass;
+    for (int64_t minibatch = 0; minibatch < 3; ++minibatch) {
+      const ShardLoss expected = by_graph.Loss(0, minibatch);
+      const ShardLoss loss = by_hand.LossByHand(0, minibatch, pass);
+      EXPECT_EQ(loss.total.item<float>(), expected.total.item<float>());
+      for (size_t i = 0; i < loss.numbers.size(); ++i)
+        EXPECT_EQ(loss.numbers[i].value, expected.numbers[i].value) << loss.numbers[i].name;
+      std::vector<Tensor> flat;
+      for (const Tensor& gradient : torch::autograd::grad({expected.total}, learned))
+        flat.push_back(gradient.flatten());
+      std::vector<float> gradient(static_cast<size_t>(network->parameter_count()));
+      pass.Backward(*network, gradient);
+      EXPECT_TRUE(torch::tensor(gradient).equal(torch::cat(flat))) << units << minibatch;
+    }
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "core/rng.h"
 #include "nn/torch/agent_network.h"
+#include "nn/torch/dense_pass.h"
 #include "rl/learner/action_values.h"
 #include "rl/learner/distribution.h"
 #include "rl/learner/learner_batch.h"
@@ -80,6 +81,12 @@ class Algorithm {
   virtual void Prepare(const Shard&, std::unique_ptr<Prepared>& /*prepared*/) const {}
   // The loss of one shard, or of the minibatch of it that shard.pass names.
   virtual ShardLoss Loss(const Shard& shard) const = 0;
+  // The same by hand, of a network that `pass` can evaluate: the total without a gradient, and its
+  // derivatives in `pass`. Called where by_hand().
+  virtual bool by_hand() const { return false; }
+  virtual ShardLoss LossByHand(const Shard& shard, DensePass& /*pass*/) const {
+    return Loss(shard);
+  }
   // Whether an update is over after a step whose loss had these numbers.
   virtual bool Enough(const std::map<std::string, double>&) const { return false; }
   // Whether Loss is a mean over the shard's steps; otherwise it is a sum.

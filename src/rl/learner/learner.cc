@@ -56,6 +56,11 @@ class Learner : public Agent {
     for (const auto& [name, parameter] : parameters_)
       if (parameter.requires_grad()) learned_[name] = parameter;
     optimizer_.emplace(config_.optimizer, learned_);
+    const bool floats = !layout.bytes && layout.height == 1 && layout.width == 1;
+    const bool networks_alone = std::ranges::none_of(
+        own_parameters_, [](const auto& own) { return own.second.requires_grad(); });
+    if (algorithm_->by_hand() && network_->dense() && floats && networks_alone)
+      by_hand_ = static_cast<size_t>(network_->parameter_count());
     if (!native_)
       for (ShardWork& part : parts_) part.upload.emplace(device_);
     acting_.Publish(0, *network_);
@@ -117,6 +122,7 @@ class Learner : public Agent {
     std::vector<float> row;  // gradients in the order of learned_, then the numbers
     Tensor gradients;        // instead of the row's, where gradients_stay()
     std::vector<ShardLoss::Number> numbers;
+    DensePass dense;  // where by_hand_ > 0
     double seconds_batch = 0, seconds_forward = 0, seconds_backward = 0;
   };
   static SequenceSampler& ReplayOf(const ShardWork& part) { return *part.replay; }
@@ -133,6 +139,8 @@ class Learner : public Agent {
   void MakeBatch(ShardWork& part, std::span<const Unroll* const> unrolls) const;
   Shard ShardOf(const ShardWork& part, size_t index, const Pass& pass) const;
   void RunPass(ShardWork& part, size_t index, const Pass& pass) const;
+  void DifferentiateByHand(ShardWork& part) const;
+  void Differentiate(const ShardLoss& loss, ShardWork& part) const;
   void PutGradients(std::span<const Tensor> gradients, ShardWork& part) const;
   void PutGradientsOfDevice(std::span<const Tensor> gradients, ShardWork& part) const;
   // Gradients stay on the device where there is nothing to add them to, or the others' are reached
@@ -172,7 +180,8 @@ class Learner : public Agent {
   std::vector<ShardWork> parts_;       // of this learner
   ShardThreads threads_;
   const torch::Device device_;
-  const bool native_;  // on the CPU, by samara's own loops
+  const bool native_;   // on the CPU, by samara's own loops
+  size_t by_hand_ = 0;  // numbers of a gradient that needs no graph of torch's; 0: it needs one
   Acting acting_;
   std::optional<Optimizer> optimizer_;
   uint64_t version_ = 0;
@@ -223,17 +232,14 @@ void Learner::RunPass(ShardWork& part, size_t index, const Pass& pass) const {
   if (replay_ != nullptr) Draw(part, index);
   SteadyTime clock = Now();
   if (pass.minibatch == 0) algorithm_->Prepare(ShardOf(part, index, pass), part.prepared);
-  const ShardLoss loss = algorithm_->Loss(ShardOf(part, index, pass));
+  const Shard shard = ShardOf(part, index, pass);
+  const ShardLoss loss =
+      by_hand_ > 0 ? algorithm_->LossByHand(shard, part.dense) : algorithm_->Loss(shard);
   part.seconds_forward += SecondsSince(clock);
 
   clock = Now();
-  std::vector<Tensor> parameters;
-  for (const auto& [name, parameter] : learned_) parameters.push_back(parameter);
-  const std::vector<Tensor> gradients =
-      torch::autograd::grad({loss.total}, parameters, {}, std::nullopt, false, true);
+  by_hand_ > 0 ? DifferentiateByHand(part) : Differentiate(loss, part);
   part.seconds_backward += SecondsSince(clock);
-
-  native_ ? PutGradients(gradients, part) : PutGradientsOfDevice(gradients, part);
   part.numbers = loss.numbers;
   part.numbers.push_back({"loss", loss.total.item<double>(), algorithm_->averages()});
   for (const ShardLoss::Number& number : part.numbers)
@@ -242,6 +248,21 @@ void Learner::RunPass(ShardWork& part, size_t index, const Pass& pass) const {
   part.replay->SetPriorities(loss.priorities);
   AppendLargest(all_shards_, first_shard_ + static_cast<int64_t>(index),
                 std::ranges::max(part.replay->weights()), part.row);
+}
+
+void Learner::DifferentiateByHand(ShardWork& part) const {
+  part.row.resize(by_hand_);
+  part.dense.Backward(*network_, part.row);
+  if (part.share == 1 || !algorithm_->averages()) return;
+  for (float& gradient : part.row) gradient *= static_cast<float>(part.share);
+}
+
+void Learner::Differentiate(const ShardLoss& loss, ShardWork& part) const {
+  std::vector<Tensor> parameters;
+  for (const auto& [name, parameter] : learned_) parameters.push_back(parameter);
+  const std::vector<Tensor> gradients =
+      torch::autograd::grad({loss.total}, parameters, {}, std::nullopt, false, true);
+  native_ ? PutGradients(gradients, part) : PutGradientsOfDevice(gradients, part);
 }
 
 void Learner::PutGradients(std::span<const Tensor> gradients, ShardWork& part) const {
@@ -377,12 +398,18 @@ Result<bool> Learner::TakeStep(const Pass& pass, double frames, UpdateReport& re
   const double weight = 1.0 / static_cast<double>(all_shards_);
   // the weights of a minibatch are divided by their largest
   const double scale = replay_ != nullptr ? weight / LargestOf(all_shards_, all) : weight;
-  Tensor gradients = sum;
-  if (gradients_stay()) {
-    ASSIGN_OR_RETURN(gradients, SumOnDevice());
+  size_t at = by_hand_;  // of the numbers behind the gradients
+  if (by_hand_ > 0) {
+    if (scale != 1 && algorithm_->averages())
+      for (float& gradient : all.first(by_hand_)) gradient *= static_cast<float>(scale);
+  } else {
+    Tensor gradients = sum;
+    if (gradients_stay()) {
+      ASSIGN_OR_RETURN(gradients, SumOnDevice());
+    }
+    const size_t set = SetGradients(gradients.to(device_), scale);
+    at = gradients_stay() ? 0 : set;
   }
-  const size_t set = SetGradients(gradients.to(device_), scale);
-  size_t at = gradients_stay() ? 0 : set;  // of the numbers behind the gradients
   std::map<std::string, double> numbers;
   for (const ShardLoss::Number& number : parts_[0].numbers)
     numbers[number.name] = all[at++] * (number.mean ? weight : 1);
@@ -390,7 +417,7 @@ Result<bool> Learner::TakeStep(const Pass& pass, double frames, UpdateReport& re
   // 4 step
   Optimizer::StepResult step;
   if (std::isfinite(numbers["loss"])) {
-    step = optimizer_->Step(frames);
+    step = by_hand_ > 0 ? optimizer_->Step(all.first(by_hand_), frames) : optimizer_->Step(frames);
   } else {
     for (auto& [name, parameter] : learned_) parameter.mutable_grad() = Tensor();
   }

@@ -47,20 +47,23 @@ double Optimizer::GradientNorm() {
   return std::sqrt(squares + SumOfSquares(of_device));
 }
 
-Optimizer::StepResult Optimizer::Step(double frames) {
-  const torch::NoGradGuard no_gradient;
-  StepResult result{.gradient_norm = GradientNorm()};
+double Optimizer::Begin(StepResult& result) {
   result.applied = std::isfinite(result.gradient_norm);
   steps_ += result.applied ? 1 : 0;
   const bool clip = config_.clip_norm > 0 && result.gradient_norm > config_.clip_norm;
-  const double scale = clip ? config_.clip_norm / result.gradient_norm : 1;
-  const double rate = LearningRateAt(config_, frames);
+  return clip ? config_.clip_norm / result.gradient_norm : 1;
+}
+
+Optimizer::StepResult Optimizer::Step(double frames) {
+  const torch::NoGradGuard no_gradient;
+  StepResult result{.gradient_norm = GradientNorm()};
+  const double scale = Begin(result), rate = LearningRateAt(config_, frames);
   TensorStep of_device{.scale = scale, .learning_rate = rate};
   for (auto& [name, slot] : slots_) {
     Tensor& gradient = slot.parameter.mutable_grad();
     if (gradient.defined() && result.applied) {
       if (gradient.is_cpu())
-        StepSlot(slot, gradient, scale, rate);
+        StepSlot(slot, Floats(gradient), scale, rate);
       else
         of_device.Add(slot.parameter, slot.mean, slot.square, gradient);
     }
@@ -70,11 +73,32 @@ Optimizer::StepResult Optimizer::Step(double frames) {
   return result;
 }
 
-void Optimizer::StepSlot(Slot& slot, const Tensor& gradient, double scale, double rate) const {
+Optimizer::StepResult Optimizer::Step(std::span<const float> gradients, double frames) {
+  const auto each = [&](const auto& use) {
+    size_t at = 0;
+    for (auto& [name, slot] : slots_) {
+      const auto size = static_cast<size_t>(slot.parameter.numel());
+      use(slot, gradients.subspan(at, size));
+      at += size;
+    }
+  };
+  double squares = 0;
+  each([&](Slot&, std::span<const float> gradient) { squares += SumOfSquares(gradient); });
+  StepResult result{.gradient_norm = std::sqrt(squares)};
+  const double scale = Begin(result), rate = LearningRateAt(config_, frames);
+  if (result.applied)
+    each([&](Slot& slot, std::span<const float> gradient) {
+      StepSlot(slot, gradient, scale, rate);
+    });
+  return result;
+}
+
+void Optimizer::StepSlot(Slot& slot, std::span<const float> gradient, double scale,
+                         double rate) const {
   const GradientStep step{.parameter = Floats(slot.parameter),
                           .mean = Floats(slot.mean),
                           .square = Floats(slot.square),
-                          .gradient = Floats(gradient),
+                          .gradient = gradient,
                           .scale = scale,
                           .learning_rate = rate};
   Apply(config_, step, steps_);

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,9 @@ class Optimizer {
   };
   // Uses and clears the parameters' gradients; a parameter without one stays as it is.
   StepResult Step(double frames);
+  // The same of given gradients: of all parameters, one behind the other in the order of their
+  // names. REQUIRES: parameters are on the CPU, and dense in the order of their sizes.
+  StepResult Step(std::span<const float> gradients, double frames);
   uint64_t steps() const { return steps_; }  // applied so far
 
   // State for a checkpoint: "NAME/PART" for every slot, and the step count.
@@ -47,8 +51,10 @@ class Optimizer {
   };
   double GradientNorm();
   // One pass over the slot; gradients are multiplied by `scale` first.
-  void StepSlot(Slot& slot, const torch::Tensor& gradient, double scale,
+  void StepSlot(Slot& slot, std::span<const float> gradient, double scale,
                 double learning_rate) const;
+  // Counts the step, if there is one, and says what gradients are multiplied by.
+  double Begin(StepResult& result);
 
   OptimizerConfig config_;
   std::map<std::string, Slot> slots_;  // in the order of names, whatever order they came in

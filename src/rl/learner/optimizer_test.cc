@@ -45,6 +45,28 @@ TEST(OptimizerTest, TorchsKindsAreTorchs) {
       torch::optim::RMSprop({b}, torch::optim::RMSpropOptions(0.01).alpha(0.9).eps(0.01)), b);
 }
 
+TEST(OptimizerTest, GradientsInOnePieceMakeTheSameStep) {
+  const std::map<std::string, Tensor> a = {{"bias", Leaf(2)}, {"weight", Leaf(3)}};
+  const std::map<std::string, Tensor> b = {{"bias", Leaf(2)}, {"weight", Leaf(3)}};
+  const OptimizerConfig config = {
+      .kind = OptimizerKind::kAdamTorch, .learning_rate = 0.01, .clip_norm = 0.5};
+  Optimizer each(config, a), whole(config, b);
+  for (int step = 0; step < 5; ++step) {
+    std::vector<float> gradients;
+    for (const auto& [name, parameter] : a) {
+      Backward(parameter, step);
+      const Tensor flat = parameter.grad().flatten();
+      gradients.insert(gradients.end(), flat.data_ptr<float>(), flat.data_ptr<float>() + 12);
+    }
+    const auto expected = each.Step(0), got = whole.Step(gradients, 0);
+    EXPECT_EQ(got.gradient_norm, expected.gradient_norm);
+    for (const auto& [name, parameter] : a) EXPECT_TRUE(parameter.equal(b.at(name))) << name;
+  }
+  const uint64_t steps = whole.steps();
+  EXPECT_FALSE(whole.Step(std::vector<float>(24, NAN), 0).applied);
+  EXPECT_EQ(whole.steps(), steps);
+}
+
 // TensorFlow's kinds by their documented formulas, one number in float64.
 TEST(OptimizerTest, TensorFlowsKindsAreTheirFormulas) {
   const double lr = 0.05, eps = 0.1;

@@ -1,14 +1,31 @@
 #include "rl/learner/shards.h"
 
 #include <algorithm>
+#include <atomic>
 #include <vector>
 
+#include "core/clock.h"
 #include "core/cpu.h"
 #include "core/mutex.h"
 #include "core/resources.h"
 #include "core/thread.h"
 
 namespace samara {
+
+namespace {
+
+// Waits for what another thread is about to do, without sleep: to be woken takes longer than a step
+// on a small network.
+constexpr double kSpinSeconds = 100e-6;
+template <typename Ready>
+bool Spin(const Ready& ready) {
+  const SteadyTime start = Now();
+  while (!ready())
+    if (SecondsSince(start) > kSpinSeconds) return false;
+  return true;
+}
+
+}  // namespace
 
 class ShardThreads::Pool {
  public:
@@ -22,40 +39,42 @@ class ShardThreads::Pool {
     {
       const MutexLock lock(mu_);
       work_ = &work;
-      ++round_;
       busy_ = size_ - 1;
+      ++round_;
     }
     begin_.NotifyAll();
     work(0);
+    if (Spin([this] { return busy_ == 0; })) return;
     MutexLock lock(mu_);
-    done_.Wait(mu_, [this]() REQUIRES(mu_) { return busy_ == 0; });
+    done_.Wait(mu_, [this] { return busy_ == 0; });
   }
 
  private:
   void Serve(size_t thread) {
     uint64_t round = 0;
     while (true) {
-      const std::function<void(size_t)>* work = nullptr;
-      {
+      const auto begun = [&] { return stop_ || round_ != round; };
+      if (!Spin(begun)) {
         MutexLock lock(mu_);
-        begin_.Wait(mu_, [&]() REQUIRES(mu_) { return stop_ || round_ != round; });
-        if (stop_) return;
-        round = round_;
-        work = work_;
+        begin_.Wait(mu_, begun);
       }
-      (*work)(thread);
+      if (stop_) return;
+      round = round_;
+      (*work_)(thread);
+      if (--busy_ > 0) continue;
       const MutexLock lock(mu_);
-      if (--busy_ == 0) done_.NotifyAll();
+      done_.NotifyAll();
     }
   }
 
   const size_t size_;
   Mutex mu_;
   CondVar begin_, done_;
-  const std::function<void(size_t)>* work_ GUARDED_BY(mu_) = nullptr;
-  uint64_t round_ GUARDED_BY(mu_) = 0;
-  size_t busy_ GUARDED_BY(mu_) = 0;
-  bool stop_ GUARDED_BY(mu_) = false;
+  // written under mu_, so that no waiting thread misses it; but busy_ is counted down without
+  const std::function<void(size_t)>* work_ = nullptr;  // of round_
+  std::atomic<uint64_t> round_ = 0;
+  std::atomic<size_t> busy_ = 0;
+  std::atomic<bool> stop_ = false;
   ThreadGroup others_{[this] {
     {
       const MutexLock lock(mu_);

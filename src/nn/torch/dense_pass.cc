@@ -1,0 +1,71 @@
+#include "nn/torch/dense_pass.h"
+
+#include <algorithm>
+
+#include "core/check.h"
+
+namespace samara {
+
+void DensePass::Run(const AgentNetworkImpl::Native& native, std::span<const float> input,
+                    size_t rows, Part& part) const {
+  const Perceptron& net = native.op.net();
+  if (part.room < rows) part.pass.emplace(net.MakePass(rows)), part.room = rows;
+  part.packed.resize(net.size());
+  native.op.Pack(native.parameters, part.packed);
+  const size_t size = net.inputs(), padded = PaddedRow(size);
+  for (size_t i = 0; i < rows; ++i)
+    std::ranges::copy(input.subspan(i * size, size), part.pass->input.data() + i * padded);
+  net.Forward(part.packed, rows, *part.pass);
+}
+
+void DensePass::Forward(const AgentNetworkImpl& network, const float* observations,
+                        std::span<const int64_t> rows) {
+  CHECK(network.dense() && !rows.empty());
+  const size_t n = rows.size(), size = network.native_policy_->op.net().inputs();
+  input_.resize(n * size);
+  for (size_t i = 0; i < n; ++i) {
+    const std::span<float> to(input_.data() + i * size, size);
+    network.Normalize(observations + static_cast<size_t>(rows[i]) * size, to);
+  }
+  Run(*network.native_policy_, input_, n, policy_part_);
+  if (network.native_value_) Run(*network.native_value_, input_, n, value_part_);
+
+  const Perceptron& policy = network.native_policy_->op.net();
+  const size_t outputs = policy.outputs() - (network.native_value_ ? 0 : 1);
+  policy_.resize(n * outputs), by_policy_.resize(n * outputs);
+  value_.resize(n), by_value_.resize(n);
+  const auto [mean, deviation] = network.ValueStatistics();
+  for (size_t i = 0; i < n; ++i) {
+    const auto heads = policy.Output(*policy_part_.pass, i);
+    std::ranges::copy(heads.first(outputs), policy_.begin() + static_cast<ptrdiff_t>(i * outputs));
+    const float normalized = network.native_value_
+                                 ? network.native_value_->op.net().Output(*value_part_.pass, i)[0]
+                                 : heads[outputs];
+    value_[i] = normalized * deviation + mean;
+  }
+}
+
+void DensePass::RunBack(const AgentNetworkImpl::Native& native, Part& part,
+                        std::span<float> gradient) const {
+  const Perceptron& net = native.op.net();
+  part.gradient.resize(net.size());
+  net.Backward(part.packed, part.by_output, /*by_input=*/false, *part.pass, part.gradient);
+  native.op.Unpack(part.gradient, native.places, gradient);
+}
+
+void DensePass::Backward(const AgentNetworkImpl& network, std::span<float> gradient) {
+  const size_t n = value_.size(), outputs = policy_.size() / n;
+  const float deviation = network.ValueStatistics().deviation;
+  const bool separate = network.native_value_.has_value();
+  const size_t row = outputs + (separate ? 0 : 1);
+  policy_part_.by_output.resize(n * row), value_part_.by_output.resize(separate ? n : 0);
+  for (size_t i = 0; i < n; ++i) {
+    float* const to = policy_part_.by_output.data() + i * row;
+    std::copy_n(by_policy_.data() + i * outputs, outputs, to);
+    (separate ? value_part_.by_output[i] : to[outputs]) = by_value_[i] * deviation;
+  }
+  RunBack(*network.native_policy_, policy_part_, gradient);
+  if (separate) RunBack(*network.native_value_, value_part_, gradient);
+}
+
+}  // namespace samara

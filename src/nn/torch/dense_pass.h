@@ -1,0 +1,45 @@
+// A pass through an agent's network of dense layers and back, by hand: for minibatches of tens of
+// rows torch's graph takes longer than the products. Values and derivatives have the bits of
+// AgentNetworkImpl::forward and of torch's gradients through it.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "nn/torch/agent_network.h"
+
+namespace samara {
+
+// Thread safety: one thread at a time.
+class DensePass {
+ public:
+  // Evaluates rows of `observations` [N][channels], by number. REQUIRES: network.dense().
+  void Forward(const AgentNetworkImpl& network, const float* observations,
+               std::span<const int64_t> rows);
+  // Of each row: the policy's outputs and the value; and a place for a loss's derivatives by them.
+  std::span<const float> policy() const { return policy_; }
+  std::span<const float> value() const { return value_; }
+  std::span<float> by_policy() { return by_policy_; }
+  std::span<float> by_value() { return by_value_; }
+  // The loss's derivatives by the network's parameters that have one, in the order of their names.
+  // REQUIRES: `network` is as it was for Forward.
+  void Backward(const AgentNetworkImpl& network, std::span<float> gradient);
+
+ private:
+  // One of the network's perceptrons.
+  struct Part {
+    std::vector<float> packed, by_output, gradient;
+    std::optional<PerceptronPass> pass;
+    size_t room = 0;  // rows
+  };
+  void Run(const AgentNetworkImpl::Native& native, std::span<const float> input, size_t rows,
+           Part& part) const;
+  void RunBack(const AgentNetworkImpl::Native& native, Part& part, std::span<float> gradient) const;
+
+  Part policy_part_, value_part_;  // the latter where the value has a torso of its own
+  std::vector<float> input_;       // [rows][channels], normalized
+  std::vector<float> policy_, value_, by_policy_, by_value_;
+};
+
+}  // namespace samara
