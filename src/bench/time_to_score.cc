@@ -59,8 +59,8 @@ Result<Names> RivalsOf(const Task& task, const Options& options) {
   if (!options.rivals) return Names();
   for (const std::string& name : options.rival)
     if (std::ranges::find(task.rivals, name) == task.rivals.end())
-      return Status(Code::kUsage, fmt::format("--rival {}: {} has {}", name, task.name,
-                                              fmt::join(task.rivals, ", ")));
+      return Status(Code::kUsage, fmt::format("--rival {}: expected one of {}'s: {}", name,
+                                              task.name, fmt::join(task.rivals, ", ")));
   return options.rival.empty() ? task.rivals : options.rival;
 }
 

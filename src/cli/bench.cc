@@ -189,9 +189,10 @@ void AddBench(CLI::App& app, Invocation& invocation) {
   sub->add_option("--as-peer", command->as_peer)->group("");
   of({"time-to-score"}, sub->add_option("--task", command->options.task,
                                         "time-to-score: the task, one of those above"));
-  of({"time-to-score"},
-     sub->add_option("--rival", command->options.rival,
-                     "time-to-score: one of the task's rivals; may be repeated (default: all)"));
+  CLI::Option* const rival = of(
+      {"time-to-score"},
+      sub->add_option("--rival", command->options.rival,
+                      "time-to-score: one of the task's rivals; may be repeated (default: all)"));
   of({"time-to-score"}, sub->add_option("--seeds", command->options.seeds,
                                         "time-to-score: number of seeds, from 1 on"))
       ->check(CLI::Range(1, 1000))
@@ -206,7 +207,8 @@ void AddBench(CLI::App& app, Invocation& invocation) {
                                    "schedule: file of the picture (default schedule.svg)"));
   of({"population", "env", "vector", "vtrace", "replicate", "schedule", "es", "safe-mutation",
       "time-to-score"},
-     sub->add_flag("--no-rivals", command->no_rivals, "measure samara alone"));
+     sub->add_flag("--no-rivals", command->no_rivals, "measure samara alone"))
+      ->excludes(rival);
   of({"--signature"},
      sub->add_flag("--signature", command->signature,
                    "print hashes of a fixed small workload, equal on every machine"));
