@@ -389,15 +389,21 @@ def test_time_to_score_and_its_rivals(task, rival, says, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task, rival", [("halfcheetah", "sample-factory"), ("halfcheetah-sac", "cleanrl"), ("breakout", "cleanrl")])
-def test_a_rival_is_given_up(task, rival, tmp_path):
+@pytest.mark.parametrize("task, rival, score, seconds", [("halfcheetah", "sample-factory", -1000, 200), ("pong", "sample-factory", 21, 15),
+                                                         ("halfcheetah-sac", "cleanrl", 9000, 15), ("breakout", "cleanrl", 500, 15)])
+def test_a_rival_reaches_a_score_or_is_given_up(task, rival, score, seconds):
     python = ROOT / ".venv-rivals-2023/bin/python"
     if not python.exists():
         pytest.skip("SKIPPED LOUDLY: no rivals (make rivals)")
     script = ROOT / f"src/bench/time_to_score_{rival.replace('-', '_')}.py"
-    done = subprocess.run([python, script, task, "1e6", "1", "2", "15"], capture_output=True, text=True, timeout=300, check=True)
+    words = [str(word) for word in (task, score, 1, 2, seconds)]
+    done = subprocess.run([python, script, *words], capture_output=True, text=True, timeout=400, check=True)
     result = json.loads(done.stdout.splitlines()[-1])
-    assert result["seconds"] is None is result["frames"] and result["rival"]
+    assert result["rival"]
+    if score > 0:
+        assert result["seconds"] is None is result["frames"]
+    else:
+        assert result["mean"] >= score and result["frames"] > 0
 
 
 def test_a_rival_is_evaluated_after_five_episodes_of_the_score(monkeypatch, capsys):
@@ -417,6 +423,7 @@ def test_a_rival_is_evaluated_after_five_episodes_of_the_score(monkeypatch, caps
     assert not until.over(400, [0, 0, 0]) and asked == [20]
     assert not until.over(500, [9, 10]) and asked == [20]  # eleven episodes
     assert until.over(600, [10, 10, 10, 10]) and asked == [20, 20]  # fifteen
+    assert until.over(700, [10, 10, 10, 10, 10]) and asked == [20, 20]  # it is over
     until.say("somebody")
     result = json.loads(capsys.readouterr().out)
     assert (result["rival"], result["frames"], result["mean"]) == ("somebody", 600, 10.5) and result["seconds"] >= 0

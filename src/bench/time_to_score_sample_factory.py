@@ -15,16 +15,26 @@ from until_score import Task, UntilScore, missing
 
 ENVIRONMENTS = {"hopper": "mujoco_hopper", "halfcheetah": "mujoco_halfcheetah", "pong": "atari_pong", "breakout": "atari_breakout"}
 CHECKPOINT_SECONDS = 10  # at most, until one that was asked for is there
+OWN = ".venv-rivals-2023"
+if Path(sys.prefix).name == OWN:  # in the processes that it starts too, which import this file
+    try:
+        from ale_py.registration import register_v0_v4_envs
+
+        register_v0_v4_envs()
+    except ImportError:
+        pass  # gymnasium.make says so
 
 
 class Player:
     """Plays fresh episodes, in this process."""
 
     def __init__(self, cfg, seed):
+        import torch
         from sample_factory.algo.utils.make_env import make_env_func_batched
         from sample_factory.model.actor_critic import create_actor_critic
         from sample_factory.utils.attr_dict import AttrDict
 
+        torch.set_num_threads(1)  # the workers have the other cores
         self._cfg = cfg
         self._environment = make_env_func_batched(cfg, env_config=AttrDict(worker_index=0, vector_index=0, env_id=0))
         self._environment.reset(seed=seed)
@@ -63,7 +73,7 @@ class Player:
 
 
 def main():
-    task = Task(".venv-rivals-2023")
+    task = Task(OWN)
     try:
         import gymnasium
         from sample_factory.algo.utils.misc import EPISODIC, ExperimentStatus
@@ -75,9 +85,6 @@ def main():
         name = ENVIRONMENTS[task.name]
         words = [f"--env={name}", f"--seed={task.seed}", "--device=cpu", f"--train_dir={Path.cwd()}", "--experiment=run"]
         if name.startswith("atari"):
-            import ale_py.registration
-
-            ale_py.registration.register_v0_v4_envs()
             register_atari_components()
             cfg = parse_atari_args(words)
         else:

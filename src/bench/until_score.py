@@ -45,7 +45,9 @@ class UntilScore:
         self._reached = None
 
     def over(self, frames, returns=()):
-        """Counts the returns of training episodes that ended; frames: those so far. Evaluates where it is time to."""
+        """Counts the returns of training episodes that ended; frames: those so far. Evaluates where it is time to, until it is over."""
+        if self._over():
+            return True
         before = self._episodes
         self._returns.extend(returns)
         self._episodes += len(returns)
@@ -54,13 +56,16 @@ class UntilScore:
             self._curve.append([round(self._seconds(), 2), int(frames), mean])
             if mean >= self._task.score:
                 self._evaluate(frames)
-        return self._reached is not None or self._seconds() >= self._task.seconds
+        return self._over()
 
     def say(self, rival):
         """Prints the result of `rival`, its name with version and settings."""
         seconds, frames, mean = self._reached or (None, None, None)
         curve = self._curve[-1::-(len(self._curve) // POINTS + 1)][::-1]  # always with the last
         print(json.dumps({"rival": rival, "seconds": seconds, "frames": frames, "mean": mean, "curve": curve}), flush=True)
+
+    def _over(self):
+        return self._reached is not None or self._seconds() >= self._task.seconds
 
     def _evaluate(self, frames):
         mean = float(self._play(EPISODES))
