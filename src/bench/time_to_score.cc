@@ -121,7 +121,7 @@ double MedianOf(const std::vector<Outcome>& outcomes, double Outcome::*member) {
   return Median(values);  // infinite where half of them are
 }
 
-// What the seeds of one program came to.
+// A program, and the outcomes of its seeds.
 struct Program {
   std::string name = {};     // a rival's, as --rival has it
   std::string version = {};  // and as it says itself

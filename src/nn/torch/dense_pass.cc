@@ -9,10 +9,10 @@ namespace samara {
 void DensePass::Run(const AgentNetworkImpl::Native& native, std::span<const float> input,
                     size_t rows, Part& part) const {
   const Perceptron& net = native.op.net();
-  if (part.room < rows) part.pass.emplace(net.MakePass(rows)), part.room = rows;
+  const size_t size = net.inputs(), padded = PaddedRow(size);
+  if (!part.pass || part.pass->input.size() < rows * padded) part.pass.emplace(net.MakePass(rows));
   part.packed.resize(net.size());
   native.op.Pack(native.parameters, part.packed);
-  const size_t size = net.inputs(), padded = PaddedRow(size);
   for (size_t i = 0; i < rows; ++i)
     std::ranges::copy(input.subspan(i * size, size), part.pass->input.data() + i * padded);
   net.Forward(part.packed, rows, *part.pass);

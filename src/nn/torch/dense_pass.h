@@ -17,7 +17,7 @@ class DensePass {
   // Evaluates rows of `observations` [N][channels], by number. REQUIRES: network.dense().
   void Forward(const AgentNetworkImpl& network, const float* observations,
                std::span<const int64_t> rows);
-  // Of each row: the policy's outputs and the value; and a place for a loss's derivatives by them.
+  // Outputs of the policy and values of the rows; and a place for a loss's derivatives by them.
   std::span<const float> policy() const { return policy_; }
   std::span<const float> value() const { return value_; }
   std::span<float> by_policy() { return by_policy_; }
@@ -31,7 +31,6 @@ class DensePass {
   struct Part {
     std::vector<float> packed, by_output, gradient;
     std::optional<PerceptronPass> pass;
-    size_t room = 0;  // rows
   };
   void Run(const AgentNetworkImpl::Native& native, std::span<const float> input, size_t rows,
            Part& part) const;

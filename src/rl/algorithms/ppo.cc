@@ -148,7 +148,7 @@ class Ppo : public ActorCritic {
  private:
   // Units of a minibatch, by number.
   using Chosen = std::span<const int64_t>;
-  // What the network gives for the rows of a minibatch, and the loss's derivatives by it.
+  // Outputs of the network for the rows of a minibatch, and the loss's derivatives by them.
   struct Outputs {
     const float *policy, *value;  // [rows][outputs], [rows]
     float *by_policy, *by_value;
@@ -181,12 +181,12 @@ class Ppo : public ActorCritic {
     std::vector<float> by_log_pi(outputs), by_entropy(outputs), normal(components);
     for (size_t i = 0; i < n; ++i) {
       const auto row = static_cast<size_t>(rows[i]);
-      for (size_t d = 0; samples != nullptr && d < components; ++d)
+      for (size_t d = 0; continuous && d < components; ++d)
         normal[d] = static_cast<float>(shard.rng.Normal(i * components + d));
       const auto now =
-          distribution.EvaluateRow(out.policy + i * outputs, samples != nullptr ? 0 : indices[row],
-                                   samples != nullptr ? samples + row * components : nullptr,
-                                   normal.data(), by_log_pi.data(), by_entropy.data());
+          distribution.EvaluateRow(out.policy + i * outputs, continuous ? 0 : indices[row],
+                                   continuous ? samples + row * components : nullptr, normal.data(),
+                                   by_log_pi.data(), by_entropy.data());
       // the clipped objective (equation 7)
       const double log_ratio = now.log_prob - log_mu[row], ratio = std::exp(log_ratio);
       const double advantage = (advantages[row] - middle) / spread;
@@ -265,6 +265,11 @@ class Ppo : public ActorCritic {
     return order;
   }
 
+  // The numbers of units as a tensor where `x` is.
+  static Tensor IndexOf(Chosen chosen, const Tensor& x) {
+    return torch::tensor(at::ArrayRef<int64_t>(chosen.data(), chosen.size())).to(x.device());
+  }
+
   // Copies the minibatch's steps of [T][B][...] or longer: [T][units][...] of sequences,
   // [1][units][...] of transitions.
   Tensor Pick(const Tensor& x, int64_t length, Chosen chosen) const {
@@ -287,8 +292,7 @@ class Ppo : public ActorCritic {
 
   // The same on the device of `x`.
   Tensor PickThere(const Tensor& x, Chosen chosen) const {
-    const Tensor index =
-        torch::tensor(at::ArrayRef<int64_t>(chosen.data(), chosen.size())).to(x.device());
+    const Tensor index = IndexOf(chosen, x);
     if (Sequences()) return x.index_select(1, index);
     return x.flatten(0, 1).index_select(0, index).unsqueeze(0);
   }
@@ -300,8 +304,7 @@ class Ppo : public ActorCritic {
     const auto pick = [&](const Tensor& x) {
       return Pick(x.contiguous(), prepared.value.size(0), chosen);
     };
-    const Tensor numbers = torch::tensor(at::ArrayRef<int64_t>(chosen.data(), chosen.size()));
-    const Tensor state = Sequences() ? batch.state.index_select(0, numbers.to(batch.state.device()))
+    const Tensor state = Sequences() ? batch.state.index_select(0, IndexOf(chosen, batch.state))
                                      : torch::zeros({units, 0}, batch.state.options());
     return shard.network.forward({pick(batch.observation), pick(batch.reward),
                                   pick(batch.previous_action), pick(batch.first)},

@@ -2,30 +2,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <vector>
 
-#include "core/clock.h"
 #include "core/cpu.h"
-#include "core/mutex.h"
+#include "core/futex.h"
 #include "core/resources.h"
 #include "core/thread.h"
 
 namespace samara {
-
-namespace {
-
-// Waits for what another thread is about to do, without sleep: to be woken takes longer than a step
-// on a small network.
-constexpr double kSpinSeconds = 100e-6;
-template <typename Ready>
-bool Spin(const Ready& ready) {
-  const SteadyTime start = Now();
-  while (!ready())
-    if (SecondsSince(start) > kSpinSeconds) return false;
-  return true;
-}
-
-}  // namespace
 
 class ShardThreads::Pool {
  public:
@@ -36,51 +21,40 @@ class ShardThreads::Pool {
   }
 
   void Run(const std::function<void(size_t thread)>& work) {
-    {
-      const MutexLock lock(mu_);
-      work_ = &work;
-      busy_ = size_ - 1;
-      ++round_;
-    }
-    begin_.NotifyAll();
+    const uint32_t seen = done_.rings();
+    work_ = &work;
+    busy_ = size_ - 1;
+    RingBell(begin_);
     work(0);
-    if (Spin([this] { return busy_ == 0; })) return;
-    MutexLock lock(mu_);
-    done_.Wait(mu_, [this] { return busy_ == 0; });
+    Await(done_, seen);
   }
 
  private:
+  // Threads are not asleep between the steps on a small network: to be woken takes longer than one.
+  static void Await(Doorbell& bell, uint32_t seen) {
+    while (!WaitForRing(bell, seen, std::chrono::microseconds(100), std::chrono::hours(1))) {
+    }
+  }
+
   void Serve(size_t thread) {
-    uint64_t round = 0;
+    uint32_t seen = 0;
     while (true) {
-      const auto begun = [&] { return stop_ || round_ != round; };
-      if (!Spin(begun)) {
-        MutexLock lock(mu_);
-        begin_.Wait(mu_, begun);
-      }
+      Await(begin_, seen);
       if (stop_) return;
-      round = round_;
+      seen = begin_.rings();  // one more: Run waits for all threads before it rings again
       (*work_)(thread);
-      if (--busy_ > 0) continue;
-      const MutexLock lock(mu_);
-      done_.NotifyAll();
+      if (--busy_ == 0) RingBell(done_);
     }
   }
 
   const size_t size_;
-  Mutex mu_;
-  CondVar begin_, done_;
-  // written under mu_, so that no waiting thread misses it; but busy_ is counted down without
-  const std::function<void(size_t)>* work_ = nullptr;  // of round_
-  std::atomic<uint64_t> round_ = 0;
+  Doorbell begin_{}, done_{};  // rung for each Run, at its begin and by the last thread
+  const std::function<void(size_t)>* work_ = nullptr;  // written before begin_ is rung
   std::atomic<size_t> busy_ = 0;
   std::atomic<bool> stop_ = false;
   ThreadGroup others_{[this] {
-    {
-      const MutexLock lock(mu_);
-      stop_ = true;
-    }
-    begin_.NotifyAll();
+    stop_ = true;
+    RingBell(begin_);
   }};
 };
 
