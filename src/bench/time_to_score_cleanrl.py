@@ -70,8 +70,11 @@ def freeze_statistics(environment, of):
         environment = environment.env
 
 
-def most_probable(file, names, torch):
+def most_probable(file, names):
     """observation -> action, of the agent among the names that the file has defined."""
+    import numpy
+    import torch
+
     agent = names.get("agent", names.get("actor"))
     functions = {
         "ppo": lambda x: agent.actor(x).argmax(1),
@@ -81,8 +84,6 @@ def most_probable(file, names, torch):
     }
 
     def act(observation):
-        import numpy
-
         with torch.no_grad():
             return functions[file](torch.Tensor(numpy.asarray(observation))[None])[0].numpy()
 
@@ -134,22 +135,19 @@ def main():
             others = (0, False, "", names["args"].gamma) if file == "ppo_continuous_action" else seeded
             fresh.append(names["make_env"](arguments[1], *others)())
         freeze_statistics(fresh[0], names["envs"].envs[0])
-        act = most_probable(file, names, torch)
+        act = most_probable(file, names)
         return sum(play_episode(fresh[0], act) for _ in range(episodes)) / episodes
 
     class Writer:  # in the place of torch.utils.tensorboard.SummaryWriter
         def __init__(self, _):
-            names.update(sys._getframe(1).f_globals)  # make_env, args
+            nonlocal names
+            names = sys._getframe(1).f_globals
 
         def add_text(self, *_):
             pass
 
         def add_scalar(self, name, value, steps):
-            if name == "charts/episodic_return":
-                names.update(sys._getframe(1).f_globals)  # with the agent and its environments
-                if until.over(steps * repeat, [float(value)]):
-                    raise Over
-            elif until.over(steps * repeat):
+            if until.over(steps * repeat, [float(value)] if name == "charts/episodic_return" else []):
                 raise Over
 
         def close(self):

@@ -57,11 +57,11 @@ void PerceptronOp::Pack(const std::vector<Tensor>& parameters, std::span<float> 
 void PerceptronOp::Unpack(std::span<const float> packed, std::span<const size_t> offsets,
                           std::span<float> to) const {
   CHECK_EQ(offsets.size(), places_.size());
-  for (size_t i = 0; i < places_.size(); ++i) {
-    const Place& p = places_[i];
-    TransposeMatrix(packed.data() + p.offset, p.rows, p.columns, p.stride, to.data() + offsets[i],
-                    p.rows);
-  }
+  for (size_t i = 0; i < places_.size(); ++i) places_[i].Unpack(packed, to.data() + offsets[i]);
+}
+
+void PerceptronOp::Place::Unpack(std::span<const float> packed, float* to) const {
+  TransposeMatrix(packed.data() + offset, rows, columns, stride, to, rows);
 }
 
 // Returns a free pass with room for `rows`; it is free again when its last owner drops it.
@@ -143,8 +143,7 @@ class PerceptronOp::Backward : public torch::autograd::Node {
     for (const Place& p : places_) {
       const auto rows_of = static_cast<int64_t>(p.rows), columns = static_cast<int64_t>(p.columns);
       Tensor by = p.weight ? torch::empty({columns, rows_of}) : torch::empty({columns});
-      TransposeMatrix(gradient.data() + p.offset, p.rows, p.columns, p.stride, by.data_ptr<float>(),
-                      p.rows);
+      p.Unpack(gradient, by.data_ptr<float>());
       out.push_back(std::move(by));
     }
     return out;

@@ -41,6 +41,8 @@ class PerceptronOp {
   struct Place {
     size_t offset, rows, columns, stride;
     bool weight;
+    // Writes it as torch has it.
+    void Unpack(std::span<const float> packed, float* to) const;
   };
   void AddLayer(size_t offset, size_t inputs, size_t outputs, size_t row, size_t free);
   class Backward;
