@@ -79,6 +79,9 @@ class PpoParameters : public AlgorithmConfig {
 
 using torch::Tensor;
 
+// Where the entropy is no part of the loss, one of so many rows gives the one that is reported.
+constexpr size_t kEntropyEvery = 16;
+
 // Keeps what all epochs of an update share, of a shard's T x B steps, and the order of one.
 struct PpoPrepared : Prepared {
   Tensor log_mu, advantage, value;  // [T][B]; value: before the update
@@ -179,14 +182,18 @@ class Ppo : public ActorCritic {
 
     Means sums;
     std::vector<float> by_log_pi(outputs), by_entropy(outputs), normal(components);
+    DistributionRow distribution_row(distribution);
+    size_t measured = 0;  // rows whose entropy is
     for (size_t i = 0; i < n; ++i) {
       const auto row = static_cast<size_t>(rows[i]);
-      for (size_t d = 0; continuous && d < components; ++d)
+      const bool measures = entropy_weight != 0 || i % kEntropyEvery == 0;
+      measured += measures ? 1 : 0;
+      for (size_t d = 0; measures && continuous && d < components; ++d)
         normal[d] = static_cast<float>(shard.rng.Normal(i * components + d));
-      const auto now =
-          distribution.EvaluateRow(out.policy + i * outputs, continuous ? 0 : indices[row],
-                                   continuous ? samples + row * components : nullptr, normal.data(),
-                                   by_log_pi.data(), by_entropy.data());
+      const auto now = distribution_row.Evaluate(
+          out.policy + i * outputs, continuous ? 0 : indices[row],
+          continuous ? samples + row * components : nullptr, normal.data(), by_log_pi.data(),
+          measures ? by_entropy.data() : nullptr);
       // the clipped objective (equation 7)
       const double log_ratio = now.log_prob - log_mu[row], ratio = std::exp(log_ratio);
       const double advantage = (advantages[row] - middle) / spread;
@@ -212,6 +219,7 @@ class Ppo : public ActorCritic {
       sums.outside += std::abs(ratio - 1) > config_.clip ? mean : 0;
       sums.ratio += mean * ratio;
     }
+    sums.entropy *= static_cast<double>(n) / static_cast<double>(measured);
     sums.loss = sums.policy + config_.value_cost * sums.value - entropy_weight * sums.entropy;
     return sums;
   }

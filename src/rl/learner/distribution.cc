@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "core/check.h"
+#include "nn/torch/normal_quantile.h"
 #include "rl/learner/log_sum_exp.h"
-#include "rl/learner/squashed_normal.h"
 
 namespace samara {
 namespace {
@@ -146,49 +146,105 @@ Tensor ActionDistribution::Split(const Tensor& index) const {
   return torch::cat(parts, -1);
 }
 
-ActionDistribution::RowValues ActionDistribution::EvaluateRow(const float* parameters,
-                                                              int64_t index, const float* sample,
-                                                              const float* normal,
-                                                              float* by_log_prob,
-                                                              float* by_entropy) const {
-  RowValues values;
-  for (int64_t d = 0; d < dimensions_; ++d) {
-    const SquashedNormal of(parameters[d], parameters[dimensions_ + d]);
+Tensor ActionDistribution::Squash(const Tensor& actions) const {
+  return continuous() ? actions.tanh() : actions;
+}
+
+DistributionRow::Values DistributionRow::Evaluate(const float* parameters, int64_t index,
+                                                  const float* sample, const float* normal,
+                                                  float* by_log_prob, float* by_entropy) {
+  return distribution_.continuous()
+             ? EvaluateContinuous(parameters, sample, normal, by_log_prob, by_entropy)
+             : EvaluateDiscrete(parameters, index, by_log_prob, by_entropy);
+}
+
+const SquashedDeviation& DistributionRow::DeviationOf(const float* parameters, size_t dimension) {
+  const float output = parameters[deviations_.size() + dimension];
+  SquashedDeviation& deviation = deviations_[dimension];
+  if (output != deviation.output) deviation = SquashedDeviation(output);
+  return deviation;
+}
+
+DistributionRow::Values DistributionRow::EvaluateContinuous(const float* parameters,
+                                                            const float* sample,
+                                                            const float* normal, float* by_log_prob,
+                                                            float* by_entropy) {
+  Values values;
+  const size_t dimensions = deviations_.size();
+  for (size_t d = 0; d < dimensions; ++d) {
+    const SquashedNormal of(parameters[d], DeviationOf(parameters, d));
     const float z = (sample[d] - of.mean) / of.deviation;
     values.log_prob += of.LogProb(z, sample[d]);
     by_log_prob[d] = z / of.deviation;
-    by_log_prob[dimensions_ + d] = (z * z - 1) / of.deviation * of.slope;
+    by_log_prob[dimensions + d] = (z * z - 1) / of.deviation * of.slope;
+    if (by_entropy == nullptr) continue;
     const float drawn = of.Sample(normal[d]), by_drawn = -2 * std::tanh(drawn);
     constexpr float kHalfLog2PiE = 1.41893853F;
-    values.entropy += std::log(of.deviation) + kHalfLog2PiE + SquashedNormal::LogSquashing(drawn);
+    values.entropy += of.log_deviation + kHalfLog2PiE + SquashedNormal::LogSquashing(drawn);
     by_entropy[d] = by_drawn;
-    by_entropy[dimensions_ + d] = (1 / of.deviation + by_drawn * normal[d]) * of.slope;
+    by_entropy[dimensions + d] = (1 / of.deviation + by_drawn * normal[d]) * of.slope;
   }
-  int64_t end = std::accumulate(sizes_.begin(), sizes_.end(), int64_t{0});
-  for (size_t part = sizes_.size(); part-- > 0;) {  // the last one counts fastest
-    const int64_t size = sizes_[part], chosen = index % size;
+  return values;
+}
+
+DistributionRow::Values DistributionRow::EvaluateDiscrete(const float* parameters, int64_t index,
+                                                          float* by_log_prob,
+                                                          float* by_entropy) const {
+  Values values;
+  const std::vector<int64_t>& sizes = distribution_.sizes();
+  int64_t end = distribution_.parameters();
+  for (size_t part = sizes.size(); part-- > 0;) {  // the last one counts fastest
+    const int64_t size = sizes[part], chosen = index % size;
     index /= size;
     end -= size;
     const float* logits = parameters + end;
     const float log_sum = LogSumExp({logits, static_cast<size_t>(size)});
+    values.log_prob += logits[chosen] - log_sum;
     float entropy = 0;
-    for (int64_t k = 0; k < size; ++k) {
-      const float log_prob = logits[k] - log_sum;
-      entropy -= std::exp(log_prob) * log_prob;
-    }
     for (int64_t k = 0; k < size; ++k) {
       const float log_prob = logits[k] - log_sum, prob = std::exp(log_prob);
       by_log_prob[end + k] = (k == chosen ? 1.0F : 0.0F) - prob;
-      by_entropy[end + k] = -prob * (log_prob + entropy);
+      entropy -= prob * log_prob;
     }
-    values.log_prob += logits[chosen] - log_sum;
+    if (by_entropy == nullptr) continue;
+    for (int64_t k = 0; k < size; ++k) {
+      const float log_prob = logits[k] - log_sum;
+      by_entropy[end + k] = -std::exp(log_prob) * (log_prob + entropy);
+    }
     values.entropy += entropy;
   }
   return values;
 }
 
-Tensor ActionDistribution::Squash(const Tensor& actions) const {
-  return continuous() ? actions.tanh() : actions;
+int64_t DistributionRow::DrawIndex(const float* parameters, const float* uniforms) const {
+  int64_t index = 0;
+  for (const int64_t size : distribution_.sizes()) {
+    const std::span<const float> logits(parameters, static_cast<size_t>(size));
+    int64_t chosen = 0;
+    if (uniforms == nullptr) {
+      chosen = std::ranges::max_element(logits) - logits.begin();
+    } else {
+      const float log_sum = LogSumExp(logits), u = *uniforms++;
+      float below = 0;
+      while (chosen < size - 1) {
+        below += std::exp(logits[static_cast<size_t>(chosen)] - log_sum);
+        if (below > u) break;
+        ++chosen;
+      }
+    }
+    index = index * size + chosen;
+    parameters += size;
+  }
+  return index;
+}
+
+void DistributionRow::DrawSample(const float* parameters, const float* uniforms, float* sample,
+                                 float* squashed) {
+  for (size_t d = 0; d < deviations_.size(); ++d) {
+    const SquashedNormal of(parameters[d], DeviationOf(parameters, d));
+    sample[d] = uniforms == nullptr ? of.mean : of.Sample(NormalQuantile(uniforms[d]));
+    squashed[d] = std::tanh(sample[d]);
+  }
 }
 
 }  // namespace samara

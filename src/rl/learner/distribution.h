@@ -16,6 +16,7 @@
 
 #include "core/status.h"
 #include "nn/torch/torch.h"
+#include "rl/learner/squashed_normal.h"
 
 namespace samara {
 
@@ -39,6 +40,7 @@ class ActionDistribution {
   // Numbers of one action: an index per part, or the sample before squashing per dimension.
   int64_t components() const;
   bool continuous() const { return dimensions_ > 0; }
+  const std::vector<int64_t>& sizes() const { return sizes_; }  // of the parts of a discrete one
 
   // `actions` and `uniforms`: [..., components()]; indices are int64, samples float32.
   torch::Tensor LogProb(const torch::Tensor& parameters, const torch::Tensor& actions) const;
@@ -55,14 +57,6 @@ class ActionDistribution {
   // to [..., 1] and back. Of discrete actions.
   torch::Tensor Join(const torch::Tensor& parts) const;
   torch::Tensor Split(const torch::Tensor& index) const;
-  // LogProb and Entropy of one row on plain numbers, and their derivatives by its parameters.
-  // `index`: of a discrete action with all its parts; `sample` and `normal` (what the entropy is
-  // sampled with, instead of a uniform number): components() of a continuous one.
-  struct RowValues {
-    float log_prob = 0, entropy = 0;
-  };
-  RowValues EvaluateRow(const float* parameters, int64_t index, const float* sample,
-                        const float* normal, float* by_log_prob, float* by_entropy) const;
   // Converts actions to those of the environment: indices stay, samples become their tanh.
   torch::Tensor Squash(const torch::Tensor& actions) const;
 
@@ -74,6 +68,40 @@ class ActionDistribution {
 
   std::vector<int64_t> sizes_;
   int64_t dimensions_;
+};
+
+// LogProb and Entropy of single rows on plain numbers, and their derivatives by the row's
+// parameters. One thread at a time.
+class DistributionRow {
+ public:
+  explicit DistributionRow(const ActionDistribution& distribution)
+      : distribution_(distribution),
+        deviations_(distribution.continuous() ? static_cast<size_t>(distribution.components())
+                                              : 0) {}
+
+  struct Values {
+    float log_prob = 0, entropy = 0;
+  };
+  // `index`: of a discrete action with all its parts; `sample` and `normal` (what the entropy is
+  // sampled with, instead of a uniform number): components() of a continuous one. `by_entropy`
+  // null: the entropy is left out.
+  Values Evaluate(const float* parameters, int64_t index, const float* sample, const float* normal,
+                  float* by_log_prob, float* by_entropy);
+  // ActionDistribution's Sample from components() uniforms, or its Mode where they are null. The
+  // index of a discrete action with all its parts; samples of a continuous one, and their tanh.
+  int64_t DrawIndex(const float* parameters, const float* uniforms) const;
+  void DrawSample(const float* parameters, const float* uniforms, float* sample, float* squashed);
+
+ private:
+  // Of one dimension; rows have the same ones where they do not depend on the observation.
+  const SquashedDeviation& DeviationOf(const float* parameters, size_t dimension);
+  Values EvaluateContinuous(const float* parameters, const float* sample, const float* normal,
+                            float* by_log_prob, float* by_entropy);
+  Values EvaluateDiscrete(const float* parameters, int64_t index, float* by_log_prob,
+                          float* by_entropy) const;
+
+  const ActionDistribution& distribution_;
+  std::vector<SquashedDeviation> deviations_;  // of the last row
 };
 
 }  // namespace samara

@@ -136,19 +136,57 @@ TEST(DistributionTest, RowsOnPlainNumbersAreThoseOfTensors) {
     const Tensor by_entropy = torch::autograd::grad({entropy.sum()}, {parameters})[0];
     const bool continuous = distribution.continuous();
     const Tensor given = (continuous ? action : distribution.Join(action)).contiguous();
+    DistributionRow one(distribution);
     for (int64_t i = 0; i < kRows; ++i) {
       Tensor mine_log_prob = torch::empty({size}), mine_entropy = torch::empty({size});
       const auto row = [&](const Tensor& x) {
         return continuous ? x.data_ptr<float>() + i * x.size(1) : nullptr;
       };
-      const auto values = distribution.EvaluateRow(
-          parameters.data_ptr<float>() + i * size, continuous ? 0 : given.data_ptr<int64_t>()[i],
-          row(given), row(normals), mine_log_prob.data_ptr<float>(),
-          mine_entropy.data_ptr<float>());
+      const auto evaluate = [&](float* into, float* into_entropy) {
+        return one.Evaluate(parameters.data_ptr<float>() + i * size,
+                            continuous ? 0 : given.data_ptr<int64_t>()[i], row(given), row(normals),
+                            into, into_entropy);
+      };
+      const auto values = evaluate(mine_log_prob.data_ptr<float>(), mine_entropy.data_ptr<float>());
       EXPECT_NEAR(values.log_prob, log_prob[i].item<float>(), 1e-4) << i;
       EXPECT_NEAR(values.entropy, entropy[i].item<float>(), 1e-4) << i;
       EXPECT_TRUE(torch::allclose(mine_log_prob, by_log_prob[i], 1e-3, 1e-4)) << i;
       EXPECT_TRUE(torch::allclose(mine_entropy, by_entropy[i], 1e-3, 1e-4)) << i;
+
+      Tensor again = torch::empty({size});
+      EXPECT_EQ(evaluate(again.data_ptr<float>(), nullptr).log_prob, values.log_prob) << i;
+      EXPECT_TRUE(again.equal(mine_log_prob)) << i;
+    }
+  }
+}
+
+// Actions drawn by hand are torch's: those of the uniform numbers' quantiles, and the mode.
+TEST(DistributionTest, DrawsOnPlainNumbersAreThoseOfTensors) {
+  torch::manual_seed(12);
+  for (const auto& distribution :
+       {ActionDistribution::Categorical(5), ActionDistribution::Multi({3, 2, 4}),
+        ActionDistribution::TanhNormal(3)}) {
+    constexpr int64_t kRows = 200;
+    const int64_t size = distribution.parameters(), components = distribution.components();
+    const Tensor parameters = 2 * torch::randn({kRows, size});
+    const Tensor uniforms = torch::rand({kRows, components}).clamp(1e-7, 1 - 1e-7);
+    uniforms[0].fill_(1 - 6e-8), uniforms[1].fill_(1e-7);  // the ends
+    DistributionRow one(distribution);
+    for (const bool greedy : {false, true}) {
+      const Tensor drawn =
+          greedy ? distribution.Mode(parameters) : distribution.Sample(parameters, uniforms);
+      for (int64_t i = 0; i < kRows; ++i) {
+        const float* row = parameters.data_ptr<float>() + i * size;
+        const float* its = greedy ? nullptr : uniforms.data_ptr<float>() + i * components;
+        if (!distribution.continuous()) {
+          EXPECT_EQ(one.DrawIndex(row, its), distribution.Join(drawn[i]).item<int64_t>()) << i;
+          continue;
+        }
+        Tensor sample = torch::empty({components}), squashed = torch::empty({components});
+        one.DrawSample(row, its, sample.data_ptr<float>(), squashed.data_ptr<float>());
+        EXPECT_TRUE(torch::allclose(sample, drawn[i], 1e-5, 1e-5)) << i;
+        EXPECT_TRUE(torch::allclose(squashed, drawn[i].tanh(), 1e-5, 1e-5)) << i;
+      }
     }
   }
 }
