@@ -6,29 +6,44 @@
 
 namespace samara {
 
-void DensePass::Run(const AgentNetworkImpl::Native& native, std::span<const float> input,
-                    size_t rows, Part& part) const {
+void DensePass::Run(const AgentNetworkImpl::Native& native, Part& part) const {
   const Perceptron& net = native.op.net();
   const size_t size = net.inputs(), padded = PaddedRow(size);
-  if (!part.pass || part.pass->input.size() < rows * padded) part.pass.emplace(net.MakePass(rows));
-  part.packed.resize(net.size());
-  native.op.Pack(native.parameters, part.packed);
-  for (size_t i = 0; i < rows; ++i)
-    std::ranges::copy(input.subspan(i * size, size), part.pass->input.data() + i * padded);
-  net.Forward(part.packed, rows, *part.pass);
+  if (!part.pass || part.pass->input.size() < rows_ * padded)
+    part.pass.emplace(net.MakePass(rows_));
+  for (size_t i = 0; i < rows_; ++i)
+    std::copy_n(input_.data() + i * size, size, part.pass->input.data() + i * padded);
+  if (native.frozen.empty()) {
+    part.packed.resize(net.size());
+    native.op.Pack(native.parameters, part.packed);
+  }
+  net.Forward(native.frozen.empty() ? part.packed : native.frozen, rows_, *part.pass);
+}
+
+std::span<float> DensePass::Rows(const AgentNetworkImpl& network, size_t rows) {
+  CHECK(network.dense() && rows > 0);
+  rows_ = rows;
+  input_.resize(rows * network.native_policy_->op.net().inputs());
+  return input_;
 }
 
 void DensePass::Forward(const AgentNetworkImpl& network, const float* observations,
                         std::span<const int64_t> rows) {
-  CHECK(network.dense() && !rows.empty());
-  const size_t n = rows.size(), size = network.native_policy_->op.net().inputs();
-  input_.resize(n * size);
+  const std::span<float> input = Rows(network, rows.size());
+  const size_t size = input.size() / rows.size();
+  for (size_t i = 0; i < rows.size(); ++i)
+    std::copy_n(observations + static_cast<size_t>(rows[i]) * size, size, input.data() + i * size);
+  Forward(network);
+}
+
+void DensePass::Forward(const AgentNetworkImpl& network) {
+  const size_t n = rows_, size = input_.size() / n;
   for (size_t i = 0; i < n; ++i) {
-    const std::span<float> to(input_.data() + i * size, size);
-    network.Normalize(observations + static_cast<size_t>(rows[i]) * size, to);
+    const std::span<float> row(input_.data() + i * size, size);
+    network.Normalize(row.data(), row);
   }
-  Run(*network.native_policy_, input_, n, policy_part_);
-  if (network.native_value_) Run(*network.native_value_, input_, n, value_part_);
+  Run(*network.native_policy_, policy_part_);
+  if (network.native_value_) Run(*network.native_value_, value_part_);
 
   const Perceptron& policy = network.native_policy_->op.net();
   const size_t outputs = policy.outputs() - (network.native_value_ ? 0 : 1);
@@ -54,7 +69,7 @@ void DensePass::RunBack(const AgentNetworkImpl::Native& native, Part& part,
 }
 
 void DensePass::Backward(const AgentNetworkImpl& network, std::span<float> gradient) {
-  const size_t n = value_.size(), outputs = policy_.size() / n;
+  const size_t n = rows_, outputs = policy_.size() / n;
   const float deviation = network.ValueStatistics().deviation;
   const bool separate = network.native_value_.has_value();
   const size_t row = outputs + (separate ? 0 : 1);

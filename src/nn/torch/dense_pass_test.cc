@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -73,6 +74,26 @@ TEST(DensePassTest, ValuesAndDerivativesHaveTheBitsOfTheGraph) {
       for (const Tensor& each : expected) flat.push_back(each.flatten());
       EXPECT_TRUE(floats(gradient).equal(torch::cat(flat))) << config.separate_value;
     }
+  }
+}
+
+// A frozen network is packed once, and keeps its bits; the parameters may then change.
+TEST(DensePassTest, AFrozenNetworkIsEvaluatedAsItWas) {
+  for (const AgentNetworkConfig& config : Configs()) {
+    const AgentNetwork network = AgentNetworkImpl::Make(config).ValueOrThrow();
+    Shake(*network);
+    for (Tensor& parameter : network->parameters()) parameter.set_requires_grad(false);
+    const Tensor observations = torch::randn({3, kChannels});
+    const std::vector<int64_t> rows = {2, 0};
+    DensePass before, after;
+    before.Forward(*network, observations.data_ptr<float>(), rows);
+    network->Freeze();
+    const torch::NoGradGuard no_gradient;
+    for (const auto& parameter : network->named_parameters())
+      if (parameter.key().ends_with("_weight")) Tensor(parameter.value()).zero_();
+    after.Forward(*network, observations.data_ptr<float>(), rows);
+    EXPECT_TRUE(std::ranges::equal(before.policy(), after.policy()));
+    EXPECT_TRUE(std::ranges::equal(before.value(), after.value()));
   }
 }
 

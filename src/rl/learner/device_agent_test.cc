@@ -35,6 +35,7 @@ std::vector<Case> Cases() {
       {"V-trace of continuous actions", MakeSetup(Vectors(6, false, 2), "mlp-16-tanh", 0, 1e-3)},
       {"PPO of transitions", PpoSetup("transitions", 0)},
       {"PPO of sequences", PpoSetup("sequences", 8)},
+      {"V-trace of discrete actions", MakeSetup(Vectors(6, true, 3), "mlp-16-tanh", 0, 1e-3)},
       {"R2D2", R2d2Setup(), 2},
       {"PPO with a GRU", PpoSetup("sequences", 8)}};
   Set(cases.back().setup, {{"network.lstm", "0"}, {"network.gru", "8"}});

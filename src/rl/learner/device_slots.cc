@@ -101,7 +101,8 @@ class DeviceSlots final : public SlotMemory {
       host[kAction].data_ptr<int64_t>()[i] = row.previous_action;
       host[kFirst].data_ptr<bool>()[i] = row.first;
       host[kSlot].data_ptr<int64_t>()[i] = row.slot;
-      FillUniforms(row, host[kUniform].data_ptr<float>() + i * shape_.components);
+      FillUniforms(row, {host[kUniform].data_ptr<float>() + i * shape_.components,
+                         static_cast<size_t>(shape_.components)});
       const int64_t step = layout_.stacked ? NextFrame(row) : 0;
       if (layout_.stacked) FillStack(row, step, i, host);
       if (row.keeps) FillKept(row, step, i, kept++, host);

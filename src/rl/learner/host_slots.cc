@@ -66,7 +66,8 @@ class HostSlots final : public SlotMemory {
       std::copy_n(states_.data_ptr<float>() + row.slot * state, state, mine);
     if (row.keeps)
       std::copy_n(mine, state, batch.state.begin() + static_cast<ptrdiff_t>(i * state));
-    FillUniforms(row, uniforms_.data_ptr<float>() + i * static_cast<size_t>(shape_.components));
+    const auto components = static_cast<size_t>(shape_.components);
+    FillUniforms(row, {uniforms_.data_ptr<float>() + i * components, components});
   }
 
   // The row's newest frame joins its slot's; `input` becomes the whole stack.

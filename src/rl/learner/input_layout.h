@@ -25,6 +25,7 @@ struct InputLayout {
   // `stack` as in AgentSetup. REQUIRES: none but for images.
   static InputLayout Make(const ObservationSpec& spec, const std::optional<FrameStackRule>& stack);
   size_t depth() const { return stacked ? static_cast<size_t>(stack.depth) : 1; }
+  bool is_vector() const { return !bytes && height == 1 && width == 1; }  // of float32
   size_t input_bytes() const { return depth() * plane_bytes; }
   // One input from its planes, `depth` observations (null: zeros): all of a pixel stand together.
   void WriteInput(std::span<const std::byte* const> planes, std::byte* input) const;

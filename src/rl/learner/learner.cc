@@ -56,10 +56,9 @@ class Learner : public Agent {
     for (const auto& [name, parameter] : parameters_)
       if (parameter.requires_grad()) learned_[name] = parameter;
     optimizer_.emplace(config_.optimizer, learned_);
-    const bool floats = !layout.bytes && layout.height == 1 && layout.width == 1;
     const bool networks_alone = std::ranges::none_of(
         own_parameters_, [](const auto& own) { return own.second.requires_grad(); });
-    if (algorithm_->by_hand() && network_->dense() && floats && networks_alone)
+    if (algorithm_->by_hand() && network_->dense() && layout.is_vector() && networks_alone)
       by_hand_ = static_cast<size_t>(network_->parameter_count());
     if (!native_)
       for (ShardWork& part : parts_) part.upload.emplace(device_);

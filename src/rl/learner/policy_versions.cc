@@ -20,6 +20,8 @@ Acting::Acting(const AgentSetup& setup, const AgentNetworkConfig& network,
       share_(setup.share),
       rows_max_(setup.rows_max),
       stream_(network.device),
+      by_hand_(layout.is_vector() && !by_values_),
+      row_(distribution_),
       versions_(setup.versions_kept, setup.versions_every) {
   const bool continuous = distribution_.continuous();
   shape_.observation_bytes = layout.plane_bytes;
@@ -100,13 +102,19 @@ void Acting::Write(const RowOutputs& outputs, InferenceBatch& batch) const {
     Copy(outputs.squashed, n, shape_.actions, batch.actions);
   }
   for (size_t i = 0; i < n; ++i) {
-    const auto values = RowOf(batch.values, i, shape_.values);
     if (by_values_)
-      batch.index[i] =
-          by_values_->exploration.Choose(batch.rows[i], share_.first + batch.rows[i].slot, values);
+      batch.index[i] = by_values_->exploration.Choose(
+          batch.rows[i], share_.first + batch.rows[i].slot, RowOf(batch.values, i, shape_.values));
     else if (outputs.index.defined())
       batch.index[i] = static_cast<int32_t>(outputs.index.data_ptr<int64_t>()[i]);
-    const bool finite = AllFinite(RowOf(batch.behaviour, i, shape_.behaviour)) && AllFinite(values);
+  }
+}
+
+// What each row may be used for.
+void Acting::SetStatus(InferenceBatch& batch) const {
+  for (size_t i = 0; i < batch.rows.size(); ++i) {
+    const bool finite = AllFinite(RowOf(batch.behaviour, i, shape_.behaviour)) &&
+                        AllFinite(RowOf(batch.values, i, shape_.values));
     batch.status[i] =
         finite ? InferenceBatch::RowStatus::kOk : InferenceBatch::RowStatus::kNotFinite;
   }
@@ -142,6 +150,10 @@ Status Acting::Forward(InferenceBatch& batch) {
   const torch::InferenceMode inference;
   const PriorityStream::Use on_stream(stream_);
   AgentNetworkImpl& network = NetworkOf(batch.version);
+  if (by_hand_ && network.dense()) {
+    if (!batch.rows.empty()) ForwardByHand(network, batch);
+    return Status::Ok();
+  }
 
   // 1 what the rows bring
   const int64_t rows = Padded(batch);
@@ -157,7 +169,33 @@ Status Acting::Forward(InferenceBatch& batch) {
   Fetch(outputs, kept);
   Write(outputs, batch);
   WriteKept(kept, batch);
+  SetStatus(batch);
   return Status::Ok();
+}
+
+// Of a network of dense layers, without torch: its operations take longer than the products. Such
+// a network has no state, and a vector no history.
+void Acting::ForwardByHand(const AgentNetworkImpl& network, InferenceBatch& batch) {
+  const size_t n = batch.rows.size(), bytes = shape_.observation_bytes;
+  const std::span<float> input = dense_.Rows(network, n);
+  for (size_t i = 0; i < n; ++i)
+    std::memcpy(input.data() + i * (input.size() / n), batch.rows[i].observation.data(), bytes);
+  dense_.Forward(network);
+  const std::span<const float> policy = dense_.policy();
+  std::ranges::copy(policy, batch.behaviour.begin());
+  std::ranges::copy(dense_.value(), batch.values.begin());
+  std::vector<float> uniforms(static_cast<size_t>(distribution_.components()));
+  for (size_t i = 0; i < n; ++i) {
+    const float* parameters = policy.data() + i * shape_.behaviour;
+    if (!batch.rows[i].greedy) FillUniforms(batch.rows[i], uniforms);
+    const float* drawn = batch.rows[i].greedy ? nullptr : uniforms.data();
+    if (distribution_.continuous())
+      row_.DrawSample(parameters, drawn, batch.action_values.data() + i * shape_.action_values,
+                      batch.actions.data() + i * shape_.actions);
+    else
+      batch.index[i] = static_cast<int32_t>(row_.DrawIndex(parameters, drawn));
+  }
+  SetStatus(batch);
 }
 
 // The network of a version. On a device its parameters are always at the same place.

@@ -8,10 +8,12 @@
 
 #include "core/mutex.h"
 #include "nn/torch/agent_network.h"
+#include "nn/torch/dense_pass.h"
 #include "nn/torch/device_graph.h"
 #include "nn/torch/torch_device.h"
 #include "rl/learner/action_values.h"
 #include "rl/learner/agent.h"
+#include "rl/learner/distribution.h"
 #include "rl/learner/input_tensors.h"
 #include "rl/learner/slot_memory.h"
 #include "rl/learner/version_queue.h"
@@ -53,6 +55,7 @@ class Acting {
     RowOutputs outputs;
   };
   Status Forward(InferenceBatch& batch);
+  void ForwardByHand(const AgentNetworkImpl& network, InferenceBatch& batch);
   AgentNetworkImpl& NetworkOf(uint64_t& version);
   Computation& Compute(AgentNetworkImpl& network, int64_t rows, bool greedy);
   AgentNetwork MakeFrozen() const;  // one whose parameters have no gradients
@@ -62,6 +65,7 @@ class Acting {
                    bool greedy) const;
   void Fetch(RowOutputs& outputs, KeptRows& kept);
   void Write(const RowOutputs& outputs, InferenceBatch& batch) const;
+  void SetStatus(InferenceBatch& batch) const;
   void WriteKept(const KeptRows& kept, InferenceBatch& batch) const;
 
   const AgentNetworkConfig network_config_;
@@ -72,6 +76,9 @@ class Acting {
   const PriorityStream stream_;
   ModelShape shape_;
   std::unique_ptr<SlotMemory> slots_;
+  const bool by_hand_;  // where the network is dense
+  DensePass dense_;
+  DistributionRow row_;
   Download download_;
   AgentNetwork followed_;  // the version of the last batch
   AgentNetwork shown_;     // on a device: a copy of it, whose parameters computations read

@@ -21,12 +21,11 @@ SlotMemory::SlotMemory(const InputLayout& layout, const Shape& shape, const torc
   states_ = torch::zeros({slots + more, shape.state}, torch::device(device));
 }
 
-void SlotMemory::FillUniforms(const InferenceRow& row, float* uniforms) const {
+void FillUniforms(const InferenceRow& row, std::span<float> uniforms) {
   const CounterRng rng(row.key);
-  const auto components = static_cast<size_t>(shape_.components);
-  for (size_t c = 0; c < components; ++c) {
+  for (size_t c = 0; c < uniforms.size(); ++c) {
     // away from 0 and 1, where inverse distribution functions end
-    const double u = rng.Uniform(row.step * components + c);
+    const double u = rng.Uniform(row.step * uniforms.size() + c);
     uniforms[c] = static_cast<float>(std::clamp(u, 1e-7, 1 - 1e-7));
   }
 }

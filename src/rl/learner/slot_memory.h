@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,9 @@ struct KeptRows {
   torch::Tensor state;    // [kept][state]
   torch::Tensor history;  // uint8 [kept][history_bytes]
 };
+
+// The row's draws of an action: a uniform number in (0, 1) for each component.
+void FillUniforms(const InferenceRow& row, std::span<float> uniforms);
 
 // Thread safety: one thread at a time.
 class SlotMemory {
@@ -64,9 +68,6 @@ class SlotMemory {
   int64_t NextFrame(const InferenceRow& row) {
     return frames_[row.slot] = row.first ? 0 : frames_[row.slot] + 1;
   }
-  // The row's draws of an action.
-  void FillUniforms(const InferenceRow& row, float* uniforms) const;
-
   const InputLayout layout_;
   const Shape shape_;
   std::vector<int64_t> frames_;  // by slot: since the stack began; the newest frame's number
