@@ -93,7 +93,7 @@ class DistributionRow {
   void DrawSample(const float* parameters, const float* uniforms, float* sample, float* squashed);
 
  private:
-  // Of one dimension; rows have the same ones where they do not depend on the observation.
+  // Returns a dimension's; rows have the same ones where they do not depend on the observation.
   const SquashedDeviation& DeviationOf(const float* parameters, size_t dimension);
   Values EvaluateContinuous(const float* parameters, const float* sample, const float* normal,
                             float* by_log_prob, float* by_entropy);

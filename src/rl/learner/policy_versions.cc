@@ -110,7 +110,7 @@ void Acting::Write(const RowOutputs& outputs, InferenceBatch& batch) const {
   }
 }
 
-// What each row may be used for.
+// Says what each row may be used for.
 void Acting::SetStatus(InferenceBatch& batch) const {
   for (size_t i = 0; i < batch.rows.size(); ++i) {
     const bool finite = AllFinite(RowOf(batch.behaviour, i, shape_.behaviour)) &&
@@ -173,13 +173,13 @@ Status Acting::Forward(InferenceBatch& batch) {
   return Status::Ok();
 }
 
-// Of a network of dense layers, without torch: its operations take longer than the products. Such
-// a network has no state, and a vector no history.
+// Infers with a network of dense layers, without torch, whose operations take longer than the
+// products. Such a network has no state, and a vector no history.
 void Acting::ForwardByHand(const AgentNetworkImpl& network, InferenceBatch& batch) {
   const size_t n = batch.rows.size(), bytes = shape_.observation_bytes;
-  const std::span<float> input = dense_.Rows(network, n);
+  const auto input = std::as_writable_bytes(dense_.Rows(network, n));
   for (size_t i = 0; i < n; ++i)
-    std::memcpy(input.data() + i * (input.size() / n), batch.rows[i].observation.data(), bytes);
+    std::memcpy(input.data() + i * bytes, batch.rows[i].observation.data(), bytes);
   dense_.Forward(network);
   const std::span<const float> policy = dense_.policy();
   std::ranges::copy(policy, batch.behaviour.begin());

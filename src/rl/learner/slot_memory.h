@@ -68,6 +68,7 @@ class SlotMemory {
   int64_t NextFrame(const InferenceRow& row) {
     return frames_[row.slot] = row.first ? 0 : frames_[row.slot] + 1;
   }
+
   const InputLayout layout_;
   const Shape shape_;
   std::vector<int64_t> frames_;  // by slot: since the stack began; the newest frame's number

@@ -9,7 +9,7 @@
 
 namespace samara {
 
-// What follows from the parameter of the deviation alone.
+// Numbers that follow from the parameter of the deviation alone.
 struct SquashedDeviation {
   static constexpr float kSmallest = 1e-3F;
 
