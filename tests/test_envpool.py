@@ -17,6 +17,8 @@ from samara.remote import FAILURES_MAX, Ended, Slots
 INSTALLED = importlib.util.find_spec("envpool") is not None
 needs_envpool = pytest.mark.skipif(not INSTALLED, reason="EnvPool is not installed: `make envpool` (0.9 GB)")
 if INSTALLED:
+    from samara import envpool as adapter  # before EnvPool itself, for OpenGL
+
     import envpool
 # a task of each family, its observation and actions as the adapter announces them
 FAMILIES = {
@@ -94,7 +96,7 @@ def side_by_side(folder, task, keys=(5, 2**63 + 9, 5), steps=60):
     """Adapter and EnvPool with the same seeds and actions, compared at each step by the script."""
     # ViZDoom writes its settings to where it stands
     arguments = [sys.executable, "-c", SCRIPT, task, json.dumps(keys), str(steps)]
-    path = os.environ | {"PYTHONPATH": str(ROOT / "build" / "python")}
+    path = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "build" / "python"), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False, cwd=folder, env=path)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
@@ -188,6 +190,37 @@ def test_kept_pools_say_so_and_frames_cap_episodes():
     assert pong.spec.observation_shape == (84, 84) and "noop_max=1" in pong.spec.version
     pong.reset(1, 0, 10, out)
     assert [pong.step(0, out)[1:3] for _ in range(3)] == [(False, False), (False, False), (False, True)]
+
+
+@needs_envpool
+@pytest.mark.parametrize("task, per_step", [("CartpoleSwingup-v1", 8), ("HalfCheetah-v5", 2)])  # of 1 and 5 steps of physics
+def test_dm_control_and_mujoco_show_their_pixels(task, per_step):
+    size, skip = {"render_width": 40, "render_height": 32}, {"CartpoleSwingup-v1": 8, "HalfCheetah-v5": 10}[task]
+    words = f"from_pixels=true&frame_skip={skip}&max_episode_steps=5&" + "&".join(f"{k}={v}" for k, v in size.items())
+    environment = make({"kind": "gym", "id": f"envpool:{task}?{words}"})
+    spec = environment.spec
+    assert (spec.observation_shape, spec.observation_dtype, spec.frames_per_step, spec.steps_max) == ((32, 40, 3), "uint8", per_step, 5)
+    out = np.zeros(spec.observation_shape, np.uint8)
+    for key in (3, 4, 3):
+        bare = envpool.make_gymnasium(task, num_envs=1, num_threads=1, seed=key, from_pixels=True, frame_skip=skip, max_episode_steps=5, **size)
+        environment.reset(key, 0, 0, out)
+        first = out.copy()
+        np.testing.assert_array_equal(out, bare.reset()[0][0].transpose(1, 2, 0))
+        for step in range(5):
+            answer = environment.step(np.full(spec.action_n, 0.5, np.float32), out)
+            seen, reward, *_ = bare.step(np.full((1, spec.action_n), 0.5) * np.array(spec.action_high))
+            np.testing.assert_array_equal(out, seen[0].transpose(1, 2, 0))
+            assert answer == (reward[0], False, step == 4, False, per_step)
+        assert (out != first).any()
+
+
+@needs_envpool
+def test_without_opengl_pixels_are_refused(monkeypatch):
+    monkeypatch.setattr(adapter, "NO_OPENGL", "libGL.so.1: cannot open shared object file: run `make envpool`")
+    make({"kind": "gym", "id": "envpool:CartpoleSwingup-v1"})
+    with pytest.raises(SetupError, match="OpenGL: libGL.*`make envpool`") as refusal:
+        make({"kind": "gym", "id": "envpool:CartpoleSwingup-v1?from_pixels=true"})
+    assert refusal.value.code == NO_INPUT
 
 
 @needs_envpool

@@ -20,11 +20,11 @@ from test_train_ranks import ranks_of, start
 import samara as package
 
 CATCH = ["classic/catch-dqn-pixels", "run.random_episodes=0", "run.video=false"]
-# Two shards of a stack of four frames, continuous actions and a torso whose targets are copies.
+# Two shards of a stack of four frames that are moved at random, continuous actions and a torso whose targets are copies.
 PENDULUM = [
     "classic/pendulum-d4pg-pixels", "env.id=Pendulum-v1?pixels=16", "network.layers=conv 8 4x4/2 relu, dense 16 relu",
     "learn.frames=1200", "learn.environments=2", "learn.batch=2", "learn.shards=2", "learn.unroll=20", "replay.start=200",
-    "replay.capacity=600", "replay.batch=16", "replay.ratio=8", "learn.test_episodes=2", "run.random_episodes=0",
+    "replay.capacity=600", "replay.batch=16", "replay.ratio=8", "replay.random_shift=2", "learn.test_episodes=2", "run.random_episodes=0",
     "run.video=false",
 ]
 
@@ -119,6 +119,7 @@ def test_a_run_that_is_killed_goes_on_with_its_frames(tmp_path):
     (["env.stack=64", "env.id=Catch-v0"], "the environment's observations are vectors, which are not stacked"),
     (["her.fraction=0.5"], "her.fraction"),
     (["env.id=Catch-v0", "env.stack=0", "network.layers=dense 8 relu", "replay.compress=lz4"], "compresses images, the environment's observations are vectors"),
+    (["env.id=Catch-v0", "env.stack=0", "network.layers=dense 8 relu", "replay.random_shift=2"], "moves images, the environment's observations are vectors"),
 ])
 def test_what_cannot_be_learned_from_is_one_line(tmp_path, words, says):
     refused = samara("train", *CATCH, *words, "--out", tmp_path / "run")

@@ -12,15 +12,18 @@ pool of the first episode stays and is reset, episodes follow from each other, a
 samara.actor` then steps all its slots in one pool with EnvPool's threads (EnvPoolBatch).
 
 Observations: a uint8 image stays bytes, with the channels last, and without them when there is one; every other Box
-becomes float32, and Dict, Discrete and MultiBinary spaces one float32 vector as in samara/gym.py. Actions: Discrete or a Box
+becomes float32, and Dict, Discrete and MultiBinary spaces one float32 vector as in samara/gym.py. MuJoCo's tasks, dm_control's
+among them, have images with ``from_pixels=true``, of ``render_width`` times ``render_height`` pixels (84). Actions: Discrete or a Box
 of floats in [-1, 1], rescaled to its bounds. ViZDoom's buttons become one Discrete action (``use_combined_action``).
 A step that ends an episode at EnvPool's own limit is truncated, even if the task ended there by itself: EnvPool does not tell.
 """
 
 from __future__ import annotations
 
+import ctypes
 import difflib
 import importlib.metadata
+import sys
 import warnings
 from typing import Any
 
@@ -31,8 +34,16 @@ from samara import wire
 from samara.environment import CONFIG, NO_INPUT, SetupError, Spec, Step, WithoutState
 from samara.gym import BoxActions, observation_space
 
+# Why there is no OpenGL. MuJoCo, where EnvPool draws with it, looks it up among the libraries of the process and ends the process
+# if there is none; the system's has to be there before the parts of it that EnvPool brings.
+NO_OPENGL = "envpool was imported before samara.envpool" if "envpool" in sys.modules else ""
+try:
+    ctypes.CDLL("libGL.so.1", ctypes.RTLD_GLOBAL)
+except OSError as error:
+    NO_OPENGL = f"{error}: run `make envpool`"
 try:
     import envpool
+    from envpool.registration import registry
 except ImportError as error:
     raise SetupError(NO_INPUT, f"environments of EnvPool need the Python package envpool ({error}): run `make envpool`") from error
 
@@ -60,7 +71,11 @@ class EnvPoolEnvironment(WithoutState):
         image = box.dtype == np.uint8 and len(box.shape) == 3
         shape, self.channels_first = image_shape(box.shape) if image else (box.shape or (1,), False)
         self.use_actions(self.pool.action_space)
-        self.frames_per_step = int(config.get("frame_skip", 1)) if image else 1
+        skip = int(config.get("frame_skip", 1))
+        if by_mujoco(task):  # steps of physics; a frame is what the task makes of them by itself
+            self.frames_per_step = max(1, skip // int(envpool.make_spec(task).config.frame_skip))
+        else:
+            self.frames_per_step = skip if image else 1
         limit = int(config.get("max_episode_steps", 0))
         picture = self.draw() if render else np.zeros((0, 0, 3))
         self.spec = Spec(
@@ -82,6 +97,8 @@ class EnvPoolEnvironment(WithoutState):
     def make_pool(self, seed: int, num_envs: int = 1, num_threads: int = 1, **more: int) -> Any:
         """Makes a pool; raises SetupError for arguments that the task does not take."""
         options = self.kwargs | ({"render_mode": "rgb_array"} if self.render else {}) | more
+        if NO_OPENGL and by_mujoco(self.task) and (self.render or self.kwargs.get("from_pixels")):
+            raise SetupError(NO_INPUT, f"envpool {self.task}: its pictures need OpenGL: {NO_OPENGL}")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of Gymnasium about the precision of EnvPool's bounds
@@ -203,6 +220,11 @@ class EnvPoolBatch:
             return slot, Step(0.0, False, False, False, 0)
         capped = 0 < self.frames_max[slot] <= self.frames[slot]
         return slot, self.task.answer(reward, terminated, truncated, capped)
+
+
+def by_mujoco(task: str) -> bool:
+    """Whether MuJoCo simulates and draws the task."""
+    return registry.specs[task][0].startswith("envpool.mujoco.")
 
 
 def alone(batch: Any) -> Any:

@@ -24,8 +24,7 @@ class D4pgParameters : public ReplayAlgorithmConfig {
     return std::make_unique<D4pgParameters>(*this);
   }
   void Bind(ConfigTable& table) override {
-    replay.Bind(table);
-    hindsight.Bind(table);
+    BindSteps(table);
     policy.Bind(table, "d4pg");
     table.Add("d4pg.atoms", &atoms, {2, 10'000}, "atoms",
               "number of atoms of the distribution of returns");

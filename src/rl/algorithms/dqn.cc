@@ -24,8 +24,7 @@ class DqnParameters : public ReplayAlgorithmConfig {
     return std::make_unique<DqnParameters>(*this);
   }
   void Bind(ConfigTable& table) override {
-    replay.Bind(table);
-    hindsight.Bind(table);
+    BindSteps(table);
     table.Add("dqn.gamma", &gamma, {0, 1}, "", "discount per agent step");
     table.Add("dqn.steps", &steps, {1, 1000}, "steps",
               "number of rewards before a value is taken, fewer at the end of an unroll",

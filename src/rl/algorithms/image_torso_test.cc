@@ -4,6 +4,8 @@
 
 #include <cstring>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "nn/safetensors.h"
 #include "rl/algorithms/d4pg.h"
@@ -239,8 +241,9 @@ class ImagesTest : public testing::TestWithParam<Images> {};
 
 // The targets' torso sees what follows, and where that is asked for the learned one, too.
 void ExpectFeaturesOfTorchsConvolutions(ImageCase c) {
-  MinibatchFeatures features(*c.torso, *c.replay, kLength, /*learned_sees_next=*/true);
-  features.Replace(*c.replay, c.drawn, c.learned, c.targets, c.steps);
+  MinibatchFeatures features(*c.torso, *c.replay, kLength, /*learned_sees_next=*/true,
+                             /*random_shift=*/0);
+  features.Replace(*c.replay, c.drawn, c.learned, c.targets, CounterRng(1), c.steps);
   ReplayMinibatch minibatch{.step = 0,
                             .steps = c.steps,
                             .weights = {},
@@ -269,6 +272,41 @@ TEST_P(ImagesTest, FeaturesAreThoseOfTorchsConvolutions) {
     ExpectFeaturesOfTorchsConvolutions(ImageCase(GetParam(), compress));
 }
 
+// torch pads by repeating the edge and cuts out: random shifts of Kostrikov et al. 2021, 4.1.
+TEST_P(ImagesTest, MovedImagesAreCutsOfPaddedOnes) {
+  constexpr int64_t kShift = 3;
+  ImageCase c(GetParam());
+  MinibatchFeatures features(*c.torso, *c.replay, kLength, /*learned_sees_next=*/false, kShift);
+  const CounterRng shifts(7);
+  features.Replace(*c.replay, c.drawn, c.learned, c.targets, shifts, c.steps);
+  const auto padded = [&](int64_t first) {
+    return torch::replication_pad2d(c.played.Stacks(first), {kShift, kShift, kShift, kShift});
+  };
+  const TorchTensor now = padded(0), next = padded(1);
+  std::set<std::pair<int64_t, int64_t>> moves;
+  for (int64_t t = 0; t < kLength; ++t) {
+    const auto cut = [&](const TorchTensor& images, uint64_t index) {
+      const auto at = [&](uint64_t i) {  // of 2 kShift, which an image moved there leaves behind
+        return 2 * kShift - static_cast<int64_t>(shifts.UniformInt(i, 2 * kShift + 1));
+      };
+      moves.insert({at(index), at(index + 1)});
+      return images.slice(0, t, t + 1)
+          .slice(2, at(index), at(index) + kHeight)
+          .slice(3, at(index + 1), at(index + 1) + kWidth);
+    };
+    const auto draws = static_cast<uint64_t>(4 * t);
+    const auto compare = [](std::span<const std::byte> row, const TorchTensor& expected) {
+      std::vector<float> values(row.size() / sizeof(float));
+      std::memcpy(values.data(), row.data(), row.size());
+      EXPECT_TRUE(torch::allclose(torch::tensor(values), expected.detach()[0], 1e-4, 1e-5));
+    };
+    const Transition& step = c.steps[static_cast<size_t>(t)];
+    compare(step.observation, Features(c.seeing, cut(now, draws)));
+    compare(step.next_observation, Features(c.seeing_target, cut(next, draws + 2)));
+  }
+  EXPECT_GT(moves.size(), kLength);
+}
+
 // The critic's cross-entropy by torch's convolutions, and the gradient of the learned torso, which
 // the policy's loss leaves alone.
 TEST_P(ImagesTest, TheGradientIsThatOfTheWholeNetwork) {
@@ -278,8 +316,9 @@ TEST_P(ImagesTest, TheGradientIsThatOfTheWholeNetwork) {
   std::vector<float> others = targets;
   algorithm->Initialize(1, learned, others);
   algorithm->Initialize(2, others, targets);
-  MinibatchFeatures features(*c.torso, *c.replay, kLength, /*learned_sees_next=*/false);
-  features.Replace(*c.replay, c.drawn, c.learned, c.targets, c.steps);
+  MinibatchFeatures features(*c.torso, *c.replay, kLength, /*learned_sees_next=*/false,
+                             /*random_shift=*/0);
+  features.Replace(*c.replay, c.drawn, c.learned, c.targets, CounterRng(1), c.steps);
   std::vector<float> gradient(learned.size()), by_torso(c.torso->size()), errors(kLength);
   const std::vector<float> weights(kLength, 1.0F);
   ReplayMinibatch minibatch{.step = 0,

@@ -17,8 +17,7 @@ namespace samara {
 // ---- parameters
 
 void SacParameters::Bind(ConfigTable& table) {
-  replay.Bind(table);
-  hindsight.Bind(table);
+  BindSteps(table);
   table.Add("sac.gamma", &gamma, {0, 1}, "", "discount per agent step");
   table.Add("sac.critics", &critics, {1, 100}, "critics",
             "number of critics, whose least value counts");

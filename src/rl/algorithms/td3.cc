@@ -19,8 +19,7 @@ class Td3Parameters : public ReplayAlgorithmConfig {
     return std::make_unique<Td3Parameters>(*this);
   }
   void Bind(ConfigTable& table) override {
-    replay.Bind(table);
-    hindsight.Bind(table);
+    BindSteps(table);
     policy.Bind(table, "td3");
     table.Add("td3.critics", &critics, {1, 100}, "critics",
               "number of critics, whose least value counts");

@@ -1,5 +1,6 @@
 #include "rl/learner/input_layout.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -79,6 +80,19 @@ void InputLayout::WriteInput(std::span<const std::byte* const> planes, std::byte
     Interleave<4>(planes, pixels, pixel_bytes, input);
   else
     Interleave<0>(planes, pixels, pixel_bytes, input);
+}
+
+void InputLayout::MoveInput(int64_t down, int64_t right, const std::byte* from,
+                            std::byte* to) const {
+  const size_t pixel = depth() * pixel_bytes, row = static_cast<size_t>(width) * pixel;
+  for (int64_t y = 0; y < height; ++y) {
+    const std::byte* line =
+        from + static_cast<size_t>(std::clamp<int64_t>(y - down, 0, height - 1)) * row;
+    for (int64_t x = 0; x < width; ++x, to += pixel)
+      std::memcpy(to,
+                  line + static_cast<size_t>(std::clamp<int64_t>(x - right, 0, width - 1)) * pixel,
+                  pixel);
+  }
 }
 
 Result<InputLayout> LayoutOf(const ObservationSpec& observation,

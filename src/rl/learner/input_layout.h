@@ -29,6 +29,9 @@ struct InputLayout {
   size_t input_bytes() const { return depth() * plane_bytes; }
   // One input from its planes, `depth` observations (null: zeros): all of a pixel stand together.
   void WriteInput(std::span<const std::byte* const> planes, std::byte* input) const;
+  // `from`, an input, moved by so many pixels down and to the right; what comes in repeats the
+  // edge.
+  void MoveInput(int64_t down, int64_t right, const std::byte* from, std::byte* to) const;
 };
 
 // The layout of an agent's inputs. kConfig: a stack of vectors, or of too many frames.

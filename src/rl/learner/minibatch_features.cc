@@ -5,9 +5,11 @@
 namespace samara {
 
 MinibatchFeatures::MinibatchFeatures(const ImageTorso& torso, const UnrollReplay& replay,
-                                     size_t rows, bool learned_sees_next)
+                                     size_t rows, bool learned_sees_next, int64_t random_shift)
     : torso_(torso),
+      random_shift_(random_shift),
       stack_(replay.MakeStackMemory()),
+      still_(random_shift > 0 ? torso.layout().input_bytes() : 0),
       now_(torso.MakeMemory(rows, /*backward=*/true)),
       next_(torso.MakeMemory(rows, /*backward=*/false)),
       features_(rows * torso.features()),
@@ -16,19 +18,35 @@ MinibatchFeatures::MinibatchFeatures(const ImageTorso& torso, const UnrollReplay
       next_learned_(learned_sees_next ? rows : 0),
       by_observation_(features_.size()) {}
 
+void MinibatchFeatures::WriteInput(std::span<const std::byte* const> planes,
+                                   const CounterRng& shifts, uint64_t index, std::byte* input) {
+  const InputLayout& layout = torso_.layout();
+  if (random_shift_ == 0) {
+    layout.WriteInput(planes, input);
+    return;
+  }
+  layout.WriteInput(planes, still_.data());
+  const auto draw = [&](uint64_t i) {
+    return static_cast<int64_t>(
+               shifts.UniformInt(i, 2 * static_cast<uint64_t>(random_shift_) + 1)) -
+           random_shift_;
+  };
+  layout.MoveInput(draw(index), draw(index + 1), still_.data(), input);
+}
+
 void MinibatchFeatures::Replace(const UnrollReplay& replay, std::span<const uint64_t> drawn,
                                 std::span<const float> learned, std::span<const float> targets,
-                                std::span<Transition> steps) {
+                                const CounterRng& shifts, std::span<Transition> steps) {
   const InputLayout& layout = torso_.layout();
   const std::byte* all[kDepthMax];
   const auto planes = std::span(all).first(layout.depth());
   const auto before = [&](size_t i, std::byte* input) {
     replay.StackBefore(drawn[i], layout.stack, stack_, planes);
-    layout.WriteInput(planes, input);
+    WriteInput(planes, shifts, 4 * i, input);
   };
   const auto after = [&](size_t i, std::byte* input) {
     replay.StackAfter(steps[i].last, layout.stack, stack_, planes);
-    layout.WriteInput(planes, input);
+    WriteInput(planes, shifts, 4 * i + 2, input);
   };
   const size_t rows = steps.size();
   torso_.SetInputs(rows, before, now_);

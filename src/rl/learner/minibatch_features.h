@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "core/rng.h"
 #include "rl/learner/image_torso.h"
 #include "rl/learner/replay_algorithm.h"
 #include "rl/replay/unroll_replay.h"
@@ -13,15 +14,16 @@ namespace samara {
 // Thread safety: none.
 class MinibatchFeatures {
  public:
-  // `torso`: borrowed. learned_sees_next: as the algorithm has it.
+  // `torso`: borrowed. learned_sees_next: as the algorithm has it. `random_shift`: pixels.
   MinibatchFeatures(const ImageTorso& torso, const UnrollReplay& replay, size_t rows,
-                    bool learned_sees_next);
+                    bool learned_sees_next, int64_t random_shift);
 
   // Makes features of the stacks of `steps`, which are those `drawn` of the replay: of observations
-  // by the learned torso, of what follows by the targets'. Views, until the next call.
+  // by the learned torso, of what follows by the targets'. Views, until the next call. `shifts`:
+  // draws of how far each image is moved.
   void Replace(const UnrollReplay& replay, std::span<const uint64_t> drawn,
                std::span<const float> learned, std::span<const float> targets,
-               std::span<Transition> steps);
+               const CounterRng& shifts, std::span<Transition> steps);
   // Sets what `minibatch` has of them: next_learned, by_observation, with zeros.
   void Bind(ReplayMinibatch& minibatch);
   // The gradient of the learned torso after that.
@@ -30,8 +32,14 @@ class MinibatchFeatures {
   }
 
  private:
+  // Writes a stack as an input, moved by the draws from `index` on.
+  void WriteInput(std::span<const std::byte* const> planes, const CounterRng& shifts,
+                  uint64_t index, std::byte* input);
+
   const ImageTorso& torso_;
+  const int64_t random_shift_;
   std::vector<std::byte> stack_;   // as the replay makes it
+  std::vector<std::byte> still_;   // an input before it is moved
   ImageTorso::Memory now_, next_;  // of observations, and of what follows
   // [rows][features], the last one by the learned torso
   std::vector<float> features_, next_features_, next_learned_features_;

@@ -94,6 +94,14 @@ Status HindsightKeys::Check(const EnvironmentSpec& environment) const {
                       fraction, environment.id)};
 }
 
+void ReplayAlgorithmConfig::BindSteps(ConfigTable& table) {
+  replay.Bind(table);
+  hindsight.Bind(table);
+  table.Add("replay.random_shift", &random_shift, {0, 1000}, "pixels",
+            "images that are learned from are moved by up to so many at random; 0 = they are not",
+            OnResume::kMustMatchAdded);
+}
+
 Result<std::vector<std::string_view>> ReplayRecords(const std::map<std::string, std::string>& files,
                                                     const char* name, int64_t first, int64_t shards,
                                                     int64_t all) {

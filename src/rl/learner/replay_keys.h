@@ -57,8 +57,12 @@ struct HindsightKeys {
 
 class ReplayAlgorithmConfig : public AlgorithmConfig {
  public:
+  // All of these, of an algorithm that learns from single steps.
+  void BindSteps(ConfigTable& table);
+
   ReplayKeys replay;
-  HindsightKeys hindsight;  // of algorithms that bind it
+  HindsightKeys hindsight;
+  int64_t random_shift = 0;  // pixels by which a minibatch's images are moved at most
 };
 
 }  // namespace samara

@@ -69,6 +69,7 @@ class ReplayLearner final : public Agent {
       : config_(setup.config),
         keys_(dynamic_cast<const ReplayAlgorithmConfig&>(*setup.config.own).replay),
         hindsight_(HindsightOf(setup)),
+        random_shift_(dynamic_cast<const ReplayAlgorithmConfig&>(*setup.config.own).random_shift),
         combiner_(setup.combiner),
         shards_(ShardsEach(setup.config.learn, setup.ranks)),
         first_shard_(shards_ * setup.rank),
@@ -246,6 +247,7 @@ class ReplayLearner final : public Agent {
   const LearningConfig config_;
   const ReplayKeys keys_;
   const HindsightRule hindsight_;
+  const int64_t random_shift_;
   GradientCombiner* const combiner_;
   const int64_t shards_, first_shard_, all_shards_;
   const uint64_t seed_;
@@ -319,7 +321,7 @@ void ReplayLearner::MakeShards() {
                       .numbers = {}});
     if (torso_)
       parts_.back().features.emplace(*torso_, parts_.back().replay.replay(), rows,
-                                     algorithm_->learned_sees_next());
+                                     algorithm_->learned_sees_next(), random_shift_);
     if (normalizer_) parts_.back().normalized.emplace(normalizer_->numbers(), 2 * rows);
   }
 }
@@ -329,6 +331,7 @@ void ReplayLearner::SampleAndDifferentiate(size_t index, ShardWork& part) const 
   // 2 sample
   const CounterRng chosen(DeriveKey(seed_, Purpose::kReplaySample, steps_, shard));
   const CounterRng goals(DeriveKey(seed_, Purpose::kHindsight, steps_, shard));
+  const CounterRng shifts(DeriveKey(seed_, Purpose::kAugmentation, steps_, shard));
   const double share = static_cast<double>(part.steps.size()) / static_cast<double>(keys_.batch);
   part.replay.Draw(chosen, part.steps.size(), all_shards_, share);
   for (size_t i = 0; i < part.steps.size(); ++i)
@@ -337,7 +340,7 @@ void ReplayLearner::SampleAndDifferentiate(size_t index, ShardWork& part) const 
   const auto learned = std::span<const float>(learned_), targets = std::span<const float>(targets_);
   if (torso_)
     part.features->Replace(part.replay.replay(), part.replay.drawn(), Torso(learned),
-                           Torso(targets), part.steps);
+                           Torso(targets), shifts, part.steps);
   if (normalizer_) part.normalized->Replace(normalizer_->floats(), part.steps);
   // 3 gradient; as often as its steps count among all
   part.row.resize(learned_.size());
@@ -623,6 +626,11 @@ Status CheckKeys(const AgentSetup& setup) {
     return {Code::kConfig,
             "replay.compress=lz4: compresses images, the environment's observations are vectors; "
             "expected none"};
+  if (own.random_shift > 0 && !observation.image())
+    return {Code::kConfig,
+            fmt::format("replay.random_shift={}: moves images, the environment's observations are "
+                        "vectors; expected 0",
+                        own.random_shift)};
   if (!observation.image() && observation.dtype != DType::kFloat32)
     return {Code::kConfig,
             fmt::format("run.algorithm={}: the environment's observations are vectors of bytes; "
