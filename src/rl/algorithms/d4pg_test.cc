@@ -121,8 +121,8 @@ TEST(D4pgTest, TargetsEndWithTheEpisodeOrTheUnroll) {
   const auto algorithm =
       MakeD4pg(D4pgSetup({{"d4pg.steps", "3"}, {"d4pg.gamma", "0.9"}})).ValueOrThrow();
   std::vector<float> learned(algorithm->learned().size()), targets(learned.size()), other(targets);
-  algorithm->Initialize(1, learned, other);
-  algorithm->Initialize(2, other, targets);
+  algorithm->Initialize(1, Initializer::kGlorot, learned, other);
+  algorithm->Initialize(2, Initializer::kGlorot, other, targets);
   torch::manual_seed(3);
   const TorchTensor x = torch::randn({kSteps + 1, kInputs}), last = torch::randn({1, kInputs}),
                     action = torch::rand({kSteps, kDimensions}) * 2 - 1;
@@ -172,7 +172,7 @@ TEST(D4pgTest, TargetsEndWithTheEpisodeOrTheUnroll) {
 TEST(D4pgTest, TargetsAreCopiedEverySoManySteps) {
   const auto algorithm = MakeD4pg(D4pgSetup({{"d4pg.target_every", "3"}})).ValueOrThrow();
   std::vector<float> learned(algorithm->learned().size()), targets(algorithm->targets().size());
-  algorithm->Initialize(1, learned, targets);
+  algorithm->Initialize(1, Initializer::kGlorot, learned, targets);
   for (uint64_t step = 0; step < 9; ++step) {
     for (float& value : learned) value += 1;
     algorithm->AfterStep(step, learned, targets);

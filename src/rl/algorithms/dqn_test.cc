@@ -56,9 +56,9 @@ TEST(DqnTest, TheGradientIsThatOfThePapersLoss) {
                                                  {"dqn.gamma", "0.9"}}))
                                    .ValueOrThrow();
         std::vector<float> learned(algorithm->learned().size()), targets(learned.size()), other;
-        algorithm->Initialize(1, learned, targets);
+        algorithm->Initialize(1, Initializer::kGlorot, learned, targets);
         other = learned;
-        algorithm->Initialize(2, other, targets);
+        algorithm->Initialize(2, Initializer::kGlorot, other, targets);
         torch::manual_seed(8);
         const TorchTensor x = torch::randn({kRows, kWidth}), next = torch::randn({kRows, kWidth}),
                           reward = torch::randn({kRows});

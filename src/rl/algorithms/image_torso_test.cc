@@ -46,9 +46,9 @@ struct ValueLoss {
     learned.resize(algorithm->learned().size());
     targets.resize(algorithm->targets().size());
     std::vector<float> others = targets;
-    algorithm->Initialize(1, learned, others);
+    algorithm->Initialize(1, Initializer::kGlorot, learned, others);
     others = learned;
-    algorithm->Initialize(2, others, targets);
+    algorithm->Initialize(2, Initializer::kGlorot, others, targets);
     for (size_t i = 0; i < kRows; ++i) weights.push_back(0.5F + static_cast<float>(i % 3) / 2);
     if (algorithm->shape().actions > 0) return;
     for (size_t i = 0; i < kRows; ++i) {
@@ -211,8 +211,8 @@ struct ImageCase {
     torso = ImageTorso::Split(setup).ValueOrThrow();
     learned.resize(torso->size());
     targets.resize(torso->size());
-    torso->blocks().Initialize(3, learned);
-    torso->blocks().Initialize(4, targets);
+    torso->blocks().Initialize(3, Initializer::kGlorot, learned);
+    torso->blocks().Initialize(4, Initializer::kGlorot, targets);
     seeing = ToTorch(torso->blocks().Tensors(learned), true);
     seeing_target = ToTorch(torso->blocks().Tensors(targets), false);
     replay.emplace(ReplayShape{.capacity = kLength,
@@ -314,8 +314,8 @@ TEST_P(ImagesTest, TheGradientIsThatOfTheWholeNetwork) {
   const auto algorithm = MakeD4pg(c.setup).ValueOrThrow();
   std::vector<float> learned(algorithm->learned().size()), targets(algorithm->targets().size());
   std::vector<float> others = targets;
-  algorithm->Initialize(1, learned, others);
-  algorithm->Initialize(2, others, targets);
+  algorithm->Initialize(1, Initializer::kGlorot, learned, others);
+  algorithm->Initialize(2, Initializer::kGlorot, others, targets);
   MinibatchFeatures features(*c.torso, *c.replay, kLength, /*learned_sees_next=*/false,
                              /*random_shift=*/0);
   features.Replace(*c.replay, c.drawn, c.learned, c.targets, CounterRng(1), c.steps);

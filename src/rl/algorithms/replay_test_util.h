@@ -127,8 +127,8 @@ struct GradientCase {
         weights(rows),
         errors(rows) {
     std::vector<float> others = targets;
-    algorithm->Initialize(1, learned, others);
-    algorithm->Initialize(2, others, targets);
+    algorithm->Initialize(1, Initializer::kGlorot, learned, others);
+    algorithm->Initialize(2, Initializer::kGlorot, others, targets);
     for (size_t i = 0; i < rows; ++i) {
       weights[i] = 0.25F + static_cast<float>(i % 3) / 2;
       // no, one, two or three steps of discount

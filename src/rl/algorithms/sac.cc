@@ -65,8 +65,9 @@ SacNetworks::SacNetworks(const LearningConfig& config, std::shared_ptr<const Per
   temperature_at_ = learned_.AddNumber("entropy_cost");
 }
 
-void SacNetworks::InitializeLearned(uint64_t seed, std::span<float> learned) const {
-  learned_.Initialize(seed, learned);
+void SacNetworks::InitializeLearned(uint64_t seed, Initializer initializer,
+                                    std::span<float> learned) const {
+  learned_.Initialize(seed, initializer, learned);
   learned[temperature_at_] = temperature_.first();
 }
 

@@ -52,7 +52,8 @@ class SacNetworks : public ReplayAlgorithm {
   const ParameterBlocks& targets() const override { return targets_; }
   size_t acting() const override { return policy_->size(); }
   ReturnRule returns() const override { return {1, config_.gamma}; }
-  void InitializeLearned(uint64_t seed, std::span<float> learned) const override;
+  void InitializeLearned(uint64_t seed, Initializer initializer,
+                         std::span<float> learned) const override;
   std::span<const float> Followed(std::span<const float> learned) const override {
     return CriticsOf(learned);
   }

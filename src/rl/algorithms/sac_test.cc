@@ -35,9 +35,9 @@ TEST(SacTest, TheGradientIsThatOfThePapersLoss) {
   constexpr size_t kRows = 24;
   const auto algorithm = MakeSac(SacSetup({{"sac.gamma", "0.9"}})).ValueOrThrow();
   std::vector<float> learned(algorithm->learned().size()), targets(algorithm->targets().size());
-  algorithm->Initialize(1, learned, targets);
+  algorithm->Initialize(1, Initializer::kGlorot, learned, targets);
   std::vector<float> others = learned;  // targets that are not the critics
-  algorithm->Initialize(2, others, targets);
+  algorithm->Initialize(2, Initializer::kGlorot, others, targets);
   Steps steps(kRows);
   const CounterRng noise(9);
   std::vector<float> gradient(learned.size()), weights(kRows), errors(kRows);
@@ -112,7 +112,7 @@ TEST(SacTest, TheGradientIsThatOfThePapersLoss) {
 TEST(SacTest, TargetsFollowTheCritics) {
   const auto algorithm = MakeSac(SacSetup({{"sac.polyak", "0.75"}})).ValueOrThrow();
   std::vector<float> learned(algorithm->learned().size()), targets(algorithm->targets().size());
-  algorithm->Initialize(1, learned, targets);
+  algorithm->Initialize(1, Initializer::kGlorot, learned, targets);
   const auto before = algorithm->targets().Tensors(targets);
   const auto critics = algorithm->learned().Tensors(learned);
   for (const auto& [name, tensor] : before)
@@ -312,7 +312,7 @@ TEST(SacTest, WithoutATargetTheTemperatureIsTheCost) {
         SacSetup({{"learn.entropy_cost", cost}, {"learn.entropy_target", "\"none\""}});
     const auto algorithm = MakeSac(setup).ValueOrThrow();
     std::vector<float> learned(algorithm->learned().size()), targets(algorithm->targets().size());
-    algorithm->Initialize(1, learned, targets);
+    algorithm->Initialize(1, Initializer::kGlorot, learned, targets);
     EXPECT_EQ(algorithm->coefficients(learned).at("entropy_cost"), std::atof(cost));
     EXPECT_TRUE(MakeAgent(setup).ValueOrThrow()->finite()) << "what is not finite is not saved";
   }
@@ -379,9 +379,9 @@ TEST(DiscreteSacTest, TheGradientIsThatOfThePapersLoss) {
       MakeSac(DiscreteSetup({{"sac.gamma", "0.9"}, {"learn.entropy_target", "0.6"}}))
           .ValueOrThrow();
   std::vector<float> learned(algorithm->learned().size()), targets(algorithm->targets().size());
-  algorithm->Initialize(1, learned, targets);
+  algorithm->Initialize(1, Initializer::kGlorot, learned, targets);
   std::vector<float> others = learned;  // targets that are not the critics
-  algorithm->Initialize(2, others, targets);
+  algorithm->Initialize(2, Initializer::kGlorot, others, targets);
   Steps steps(kRows);
   std::vector<float> played(kRows), gradient(learned.size()), weights(kRows), errors(kRows);
   std::vector<int64_t> index(kRows);

@@ -71,7 +71,7 @@ TEST(Td3Test, WithoutItsThreeAdditionsItIsDdpg) {
 TEST(Td3Test, TargetsFollowInThePolicysSteps) {
   const auto algorithm = MakeTd3(Td3Setup({{"td3.polyak", "0.75"}})).ValueOrThrow();
   std::vector<float> learned(algorithm->learned().size()), targets(algorithm->targets().size());
-  algorithm->Initialize(1, learned, targets);
+  algorithm->Initialize(1, Initializer::kGlorot, learned, targets);
   ASSERT_EQ(learned, targets);
   for (float& value : learned) value += 1;
   const std::vector<float> before = targets;

@@ -1,12 +1,59 @@
 #include "rl/learner/parameter_blocks.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numbers>
+#include <numeric>
 
 #include "core/check.h"
 #include "core/rng.h"
 
 namespace samara {
 namespace {
+
+std::string LayerOf(const TensorSlice& slice) { return slice.name.substr(0, slice.name.find('.')); }
+
+void SetGlorot(const TensorSlice& slice, const CounterRng& rng, std::span<float> weights) {
+  const double limit = std::sqrt(6.0 / static_cast<double>(slice.fan_in + slice.fan_out));
+  for (size_t i = 0; i < weights.size(); ++i)
+    weights[i] = static_cast<float>(limit * (2 * rng.Uniform(slice.offset + i) - 1));
+}
+
+// Draws beyond two of their deviations are drawn anew.
+void SetLecunNormal(const TensorSlice& slice, const CounterRng& rng, std::span<float> weights) {
+  constexpr double kDeviationWhenCut = 0.87962566103423978;  // of a standard normal
+  const double deviation = std::sqrt(1 / static_cast<double>(slice.fan_in)) / kDeviationWhenCut;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    double drawn = 3;
+    for (uint64_t again = 0; std::abs(drawn) > 2; ++again)
+      drawn = rng.Normal(slice.offset + i + (again << 40));
+    weights[i] = static_cast<float>(deviation * drawn);
+  }
+}
+
+// Rows of normal draws, [in][out] or with these turned where there are more outputs than inputs,
+// each less its parts along those before it (the modified method of Gram and Schmidt).
+void SetOrthogonal(const TensorSlice& slice, const CounterRng& rng, double gain,
+                   std::span<float> weights) {
+  const auto out = static_cast<size_t>(slice.shape.back());
+  const size_t in = weights.size() / out, n = std::min(in, out), length = std::max(in, out);
+  std::vector<std::vector<double>> rows;
+  while (rows.size() < n) {
+    std::vector<double> row(length);
+    for (size_t k = 0; k < length; ++k)
+      row[k] = rng.Normal(slice.offset + rows.size() * length + k);
+    for (const std::vector<double>& before : rows) {
+      const double along = std::inner_product(row.begin(), row.end(), before.begin(), 0.0);
+      for (size_t k = 0; k < length; ++k) row[k] -= along * before[k];
+    }
+    const double norm = std::sqrt(std::inner_product(row.begin(), row.end(), row.begin(), 0.0));
+    for (double& value : row) value /= norm;
+    rows.push_back(std::move(row));
+  }
+  for (size_t i = 0; i < in; ++i)
+    for (size_t o = 0; o < out; ++o)
+      weights[i * out + o] = static_cast<float>(gain * (in < out ? rows[i][o] : rows[o][i]));
+}
 
 // A layer's two tensors.
 struct Names {
@@ -15,7 +62,7 @@ struct Names {
 
 Names NamesOf(const std::string& name, const std::string& head, const TensorSlice& slice,
               const std::string& suffix) {
-  const std::string layer = slice.output_layer ? head : slice.name.substr(0, slice.name.find('.'));
+  const std::string layer = slice.output_layer ? head : LayerOf(slice);
   return {name + layer + "_weight" + suffix, name + layer + "_bias" + suffix};
 }
 
@@ -51,7 +98,8 @@ size_t ParameterBlocks::Add(const std::string& name, const std::string& head,
 
 size_t ParameterBlocks::AddNumber(const std::string& name) { return Add(name, "", nullptr); }
 
-void ParameterBlocks::Initialize(uint64_t seed, std::span<float> parameters) const {
+void ParameterBlocks::Initialize(uint64_t seed, Initializer initializer,
+                                 std::span<float> parameters) const {
   CHECK_EQ(parameters.size(), size_);
   for (size_t b = 0; b < blocks_.size(); ++b) {
     const Block& block = blocks_[b];
@@ -60,9 +108,23 @@ void ParameterBlocks::Initialize(uint64_t seed, std::span<float> parameters) con
     const CounterRng rng(DeriveKey(seed, Purpose::kNetworkInit, b));
     for (const TensorSlice& slice : samara::Tensors(block.net->network())) {
       if (slice.bias) continue;
-      const double limit = std::sqrt(6.0 / static_cast<double>(slice.fan_in + slice.fan_out));
-      for (size_t i = slice.offset; i < slice.offset + slice.count; ++i)
-        canonical[i] = static_cast<float>(limit * (2 * rng.Uniform(i) - 1));
+      const auto weights = std::span(canonical).subspan(slice.offset, slice.count);
+      const bool head = slice.output_layer && LayerOf(slice) != block.head;
+      switch (initializer) {
+        case Initializer::kGlorot:
+          SetGlorot(slice, rng, weights);
+          break;
+        case Initializer::kOrthogonal:
+          SetOrthogonal(slice, rng,
+                        !head                    ? std::numbers::sqrt2
+                        : block.head == "policy" ? 0.01
+                                                 : 1,
+                        weights);
+          break;
+        case Initializer::kLecunNormal:
+          SetLecunNormal(slice, rng, weights);
+          break;
+      }
     }
     block.net->FromCanonical(canonical, parameters.subspan(block.offset, block.size()));
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "nn/initializer.h"
 #include "nn/padded_layers.h"
 #include "nn/safetensors.h"
 
@@ -24,8 +25,9 @@ class ParameterBlocks {
   size_t AddNumber(const std::string& name);
 
   size_t size() const { return size_; }  // floats
-  // Glorot uniform weights (Glorot and Bengio 2010, 16) and zeros as biases.
-  void Initialize(uint64_t seed, std::span<float> parameters) const;
+  // Weights as `initializer` says (nn/initializer.h), of convolutions as a matrix with a row for
+  // each output; zeros as biases.
+  void Initialize(uint64_t seed, Initializer initializer, std::span<float> parameters) const;
   // Without padding: dense weights [out][in], those of convolutions [out][in][rows][columns],
   // biases [out], numbers [].
   std::map<std::string, Tensor> Tensors(std::span<const float> parameters,

@@ -76,8 +76,9 @@ class ReplayAlgorithm {
   virtual bool learned_sees_next() const { return false; }
   virtual bool explores() const { return false; }  // as Model::explores
   // Parameters at the beginning.
-  virtual void InitializeLearned(uint64_t seed, std::span<float> learned) const {
-    this->learned().Initialize(seed, learned);
+  virtual void InitializeLearned(uint64_t seed, Initializer initializer,
+                                 std::span<float> learned) const {
+    this->learned().Initialize(seed, initializer, learned);
   }
   // The part of the learned parameters that the targets follow, and copy at the beginning.
   virtual std::span<const float> Followed(std::span<const float> learned) const { return learned; }
@@ -107,8 +108,9 @@ class ReplayAlgorithm {
     return {};
   }
 
-  void Initialize(uint64_t seed, std::span<float> learned, std::span<float> targets) const {
-    InitializeLearned(seed, learned);
+  void Initialize(uint64_t seed, Initializer initializer, std::span<float> learned,
+                  std::span<float> targets) const {
+    InitializeLearned(seed, initializer, learned);
     ResetTargets(learned, targets);
   }
   void ResetTargets(std::span<const float> learned, std::span<float> targets) const {

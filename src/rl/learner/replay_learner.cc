@@ -86,9 +86,11 @@ class ReplayLearner final : public Agent {
         threads_(config_.learn.threads, shards_),
         acting_scratch_(algorithm_->MakeScratch(setup.rows_max)),
         versions_(setup.versions_kept, setup.versions_every) {
-    algorithm_->Initialize(seed_, Behind(std::span(learned_)), Behind(std::span(targets_)));
+    const Initializer initializer = config_.network.initializer;
+    algorithm_->Initialize(seed_, initializer, Behind(std::span(learned_)),
+                           Behind(std::span(targets_)));
     if (torso_) {
-      torso_->blocks().Initialize(DeriveKey(seed_, Purpose::kNetworkInit, kTorsoKey),
+      torso_->blocks().Initialize(DeriveKey(seed_, Purpose::kNetworkInit, kTorsoKey), initializer,
                                   Torso(std::span(learned_)));
       ResetTorso(learned_, targets_);
       groups_.emplace_back(config_, ParameterGroup{.name = "torso", .size = torso_size_});
@@ -609,7 +611,6 @@ Status CheckKeys(const AgentSetup& setup) {
   if (keys.reward_input) return refuse("network.reward_input", "false");
   if (keys.action_input) return refuse("network.action_input", "false");
   if (keys.head != plain.head) return refuse("network.head", "0");
-  if (keys.initializer != plain.initializer) return refuse("network.initializer", "glorot");
   if (keys.precision == Precision::kBfloat16) return refuse("network.precision", "float32");
   if (keys.value != plain.value) return refuse("network.value", "it left out");
   if (keys.normalize_value) return refuse("network.normalize_value", "false");

@@ -24,7 +24,7 @@ class TwoGroups : public StillAlgorithm {
             {.name = "quick", .first = kSlow, .size = kAll - kSlow}};
   }
   ReturnRule returns() const override { return {}; }
-  void InitializeLearned(uint64_t, std::span<float> learned) const override {
+  void InitializeLearned(uint64_t, Initializer, std::span<float> learned) const override {
     std::ranges::fill(learned, 1.0F);
   }
   std::map<std::string, double> Gradient(const ReplayMinibatch& minibatch, ReplayScratch&,
