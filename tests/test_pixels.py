@@ -24,8 +24,8 @@ CATCH = ["classic/catch-dqn-pixels", "run.random_episodes=0", "run.video=false"]
 PENDULUM = [
     "classic/pendulum-d4pg-pixels", "env.id=Pendulum-v1?pixels=16", "network.layers=conv 8 4x4/2 relu, dense 16 relu",
     "learn.frames=1200", "learn.environments=2", "learn.batch=2", "learn.shards=2", "learn.unroll=20", "replay.start=200",
-    "replay.capacity=600", "replay.batch=16", "replay.ratio=8", "replay.random_shift=2", "learn.test_episodes=2", "run.random_episodes=0",
-    "run.video=false",
+    "replay.capacity=600", "replay.batch=16", "replay.ratio=8", "replay.random_shift=2", "learn.test_episodes=2",
+    "run.random_episodes=0", "run.video=false",
 ]
 
 

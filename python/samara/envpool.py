@@ -12,9 +12,10 @@ pool of the first episode stays and is reset, episodes follow from each other, a
 samara.actor` then steps all its slots in one pool with EnvPool's threads (EnvPoolBatch).
 
 Observations: a uint8 image stays bytes, with the channels last, and without them when there is one; every other Box
-becomes float32, and Dict, Discrete and MultiBinary spaces one float32 vector as in samara/gym.py. MuJoCo's tasks, dm_control's
-among them, have images with ``from_pixels=true``, of ``render_width`` times ``render_height`` pixels (84). Actions: Discrete or a Box
-of floats in [-1, 1], rescaled to its bounds. ViZDoom's buttons become one Discrete action (``use_combined_action``).
+becomes float32, and Dict, Discrete and MultiBinary spaces one float32 vector as in samara/gym.py. MuJoCo's tasks,
+dm_control's among them, have images with ``from_pixels=true``, of ``render_width`` times ``render_height`` pixels (84).
+Actions: Discrete or a Box of floats in [-1, 1], rescaled to its bounds. ViZDoom's buttons become one Discrete action
+(``use_combined_action``).
 A step that ends an episode at EnvPool's own limit is truncated, even if the task ended there by itself: EnvPool does not tell.
 """
 
@@ -34,8 +35,8 @@ from samara import wire
 from samara.environment import CONFIG, NO_INPUT, SetupError, Spec, Step, WithoutState
 from samara.gym import BoxActions, observation_space
 
-# Why there is no OpenGL. MuJoCo, where EnvPool draws with it, looks it up among the libraries of the process and ends the process
-# if there is none; the system's has to be there before the parts of it that EnvPool brings.
+# Why there is no OpenGL. MuJoCo, where EnvPool draws with it, looks it up among the libraries of the process and ends the
+# process if there is none; the system's has to be there before the parts of it that EnvPool brings.
 NO_OPENGL = "envpool was imported before samara.envpool" if "envpool" in sys.modules else ""
 try:
     ctypes.CDLL("libGL.so.1", ctypes.RTLD_GLOBAL)

@@ -57,7 +57,7 @@ DeterministicActorCritic::DeterministicActorCritic(const LearningConfig& config,
                      .first = policy_->size(),
                      .size = critics_.count() * networks.critic->size()},
       keys_(keys),
-      replay_(dynamic_cast<const ReplayAlgorithmConfig&>(*config.own).replay),
+      replay_(ReplayAlgorithmConfig::Of(config).replay),
       learn_(config.learn) {
   for (ParameterBlocks* blocks : {&learned_, &targets_}) {
     blocks->Add("", "policy", policy_);

@@ -57,6 +57,10 @@ struct HindsightKeys {
 
 class ReplayAlgorithmConfig : public AlgorithmConfig {
  public:
+  // Those of `config`. REQUIRES: its algorithm has a replay.
+  static const ReplayAlgorithmConfig& Of(const LearningConfig& config) {
+    return dynamic_cast<const ReplayAlgorithmConfig&>(*config.own);
+  }
   // All of these, of an algorithm that learns from single steps.
   void BindSteps(ConfigTable& table);
 

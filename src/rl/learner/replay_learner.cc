@@ -50,7 +50,7 @@ Result<uint64_t> Count(const Safetensors& file, const char* key, const char* nam
 
 // The goals of the environment with rewards as the learner sees them.
 HindsightRule HindsightOf(const AgentSetup& setup) {
-  const auto& keys = dynamic_cast<const ReplayAlgorithmConfig&>(*setup.config.own).hindsight;
+  const auto& keys = ReplayAlgorithmConfig::Of(setup.config).hindsight;
   const RewardMode mode = setup.config.learn.rewards;
   GoalSpec goal = setup.environment.goal;
   for (double* reward : {&goal.reached, &goal.missed}) *reward = LearnersReward(mode, *reward);
@@ -67,9 +67,9 @@ class ReplayLearner final : public Agent {
   ReplayLearner(const AgentSetup& setup, std::unique_ptr<const ImageTorso> torso, size_t normalized,
                 std::unique_ptr<ReplayAlgorithm> algorithm)
       : config_(setup.config),
-        keys_(dynamic_cast<const ReplayAlgorithmConfig&>(*setup.config.own).replay),
+        keys_(ReplayAlgorithmConfig::Of(setup.config).replay),
         hindsight_(HindsightOf(setup)),
-        random_shift_(dynamic_cast<const ReplayAlgorithmConfig&>(*setup.config.own).random_shift),
+        random_shift_(ReplayAlgorithmConfig::Of(setup.config).random_shift),
         combiner_(setup.combiner),
         shards_(ShardsEach(setup.config.learn, setup.ranks)),
         first_shard_(shards_ * setup.rank),
@@ -617,7 +617,7 @@ Status CheckKeys(const AgentSetup& setup) {
   if (keys.deviation != plain.deviation) return refuse("network.deviation", "network");
   const ObservationSpec& observation = setup.environment.observation;
   RETURN_IF_ERROR(LayoutOf(observation, setup.stack).status());
-  const auto& own = dynamic_cast<const ReplayAlgorithmConfig&>(*setup.config.own);
+  const ReplayAlgorithmConfig& own = ReplayAlgorithmConfig::Of(setup.config);
   RETURN_IF_ERROR(own.hindsight.Check(setup.environment));
   if (own.hindsight.fraction > 0 && observation.image())
     return {Code::kConfig,
