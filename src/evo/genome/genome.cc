@@ -30,7 +30,8 @@ Result<Header> ReadHeader(ByteReader& reader, size_t bytes) {
     return Bad("version " + std::to_string(version) + ", this samara reads versions 1 and 2");
   }
   if (noise < 1 || noise > 3) return Bad("noise kind " + std::to_string(noise) + ", expected 1-3");
-  if (init < 1 || init > 7) return Bad("init kind " + std::to_string(init) + ", expected 1-7");
+  if (init < 1 || init > static_cast<uint8_t>(kInitKindMax))
+    return Bad("init kind " + std::to_string(init) + ", expected 1-7");
   if (reserved != 0) return Bad("byte 3 is " + std::to_string(reserved) + ", expected 0");
   const size_t expected = sizeof(Header) + MutationBytes(version) * size_t{mutations};
   if (bytes != expected) {

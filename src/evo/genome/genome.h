@@ -2,7 +2,7 @@
 // Compact seed encoding (Such et al. 2018, section 3.1): an individual is the key of its initial
 // parameters and a list of mutations, so any machine rebuilds it bit for bit (decode.h).
 //
-//   theta_0 = s_layer * e(initial),  biases 0           (kFanIn, kUnitNorm)
+//   theta_0 = s_layer * e(initial),  biases 0           (every kind but kPolicy)
 //   theta_0 = a policy that is stored apart             (kPolicy)
 //   theta_k = theta_{k-1} + power_k * e(key_k)          (weights and biases, not layer-scaled)
 //
@@ -36,6 +36,7 @@ enum class InitKind : uint8_t {                                              // 
   kUniform = 6,
   kUnitNormSmall = 7,  // kUnitNorm with an output layer of 0.01, as for MuJoCo
 };
+constexpr InitKind kInitKindMax = InitKind::kUnitNormSmall;
 
 // Largest power of a configuration and of a published genome; published runs have 0.002 to 0.5.
 constexpr double kMutationPowerMax = 10;

@@ -80,7 +80,7 @@ Result<std::vector<Genome>> DecodeGenomes(std::string_view bytes) {
   empty.noise = in.Get<NoiseKind>();
   empty.init = in.Get<InitKind>();
   const bool known = empty.noise >= NoiseKind::kNormal && empty.noise <= NoiseKind::kTable &&
-                     empty.init >= InitKind::kFanIn && empty.init <= InitKind::kPolicy;
+                     empty.init >= InitKind::kFanIn && empty.init <= kInitKindMax;
   if (!in.ok() || !known) return damaged;
   std::vector<Node> nodes;
   for (auto left = in.Get<uint32_t>(); left > 0 && in.ok(); --left) {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/bytes.h"
+#include "evo/genome/noise.h"
 
 namespace samara::genome_set_test {
 namespace {
@@ -30,6 +31,13 @@ std::vector<Genome> Family() {
 TEST(GenomeSet, DecodesWhatItEncodes) {
   for (const auto& genomes : {std::vector<Genome>(), std::vector<Genome>(2), Family()})
     EXPECT_EQ(DecodeGenomes(EncodeGenomes(genomes)).ValueOrThrow(), genomes);
+}
+
+TEST(GenomeSet, DecodesEveryKindOfInitialWeights) {
+  for (const auto& [kind, name] : kInitNames) {
+    const std::vector<Genome> genomes = {{.init = kind, .initial = 7, .mutations = {}}};
+    EXPECT_EQ(DecodeGenomes(EncodeGenomes(genomes)).ValueOrThrow(), genomes) << name;
+  }
 }
 
 TEST(GenomeSet, NamesSharedAncestorsOnce) {
