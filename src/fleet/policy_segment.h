@@ -6,7 +6,7 @@
 // command; after that the learner process writes a slot's parameters while that slot is idle, and
 // the actor reads them when it begins the slot's next kPlay. The command's sequence number orders
 // the two. The actor writes a slot's recording while it plays, and the learner process reads it
-// after the reply; pages that no episode was long enough for are never allocated.
+// after the reply. All of it is reserved at once (shared_memory.h).
 #pragma once
 
 #include <cstddef>

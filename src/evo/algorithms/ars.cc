@@ -143,7 +143,7 @@ class Ars : public EvolutionAlgorithm {
 
     // 5 the caller makes the new state durable before it reports the generation
     next.population_hash = HashOf(report.fitness, next.centre.theta);
-    report.frames = next.frames - state_.frames;
+    SetFrames(player_, next.frames - state_.frames, report);
     report.metrics = {{"returns_deviation", deviation},
                       {"observations_seen", next.statistics.seen()},
                       {"gradient_norm", moved.gradient}};

@@ -31,11 +31,11 @@ class CmaConfig : public SeparableConfig {
   }
   std::string table() const override { return "cma"; }
   Status Check(const NetworkDescription& network) const override {
-    if (network.parameter_count > kCmaParametersMax)
+    if (network.evolved_count > kCmaParametersMax)
       return {Code::kConfig,
               fmt::format("{}: {} parameters; expected at most {} for cma-es, whose covariance has "
                           "their square; sep-cma-es has only its diagonal",
-                          network.name, network.parameter_count, kCmaParametersMax)};
+                          network.name, network.evolved_count, kCmaParametersMax)};
     return SeparableConfig::Check(network);
   }
   std::unique_ptr<EvolutionAlgorithm> Make(const EvolutionSetup& setup) const override;
@@ -120,7 +120,7 @@ class CmaEs : public EvolutionAlgorithm {
 
     // 5 the caller makes the new state durable before it reports the generation
     next.population_hash = HashOf(report.fitness, next.distribution.mean);
-    report.frames = next.frames - state_.frames;
+    SetFrames(player_, next.frames - state_.frames, report);
     report.metrics = {{"step_size", next.distribution.sigma},
                       {"observations_seen", next.statistics.seen()}};
     report.note = fmt::format("step size {:.2g}", next.distribution.sigma);

@@ -57,12 +57,12 @@ class CmaMaeConfig : public EvolutionConfig {
 };
 
 Status CmaMaeConfig::Check(const NetworkDescription& network) const {
-  if (network.parameter_count > kCmaParametersMax)
+  if (network.evolved_count > kCmaParametersMax)
     return {
         Code::kConfig,
         fmt::format("{}: {} parameters; expected at most {} for cma-mae, whose covariances have "
                     "their square; map-elites takes any network",
-                    network.name, network.parameter_count, kCmaParametersMax)};
+                    network.name, network.evolved_count, kCmaParametersMax)};
   const auto n = static_cast<double>(network.evolved_count);
   const double bytes =
       static_cast<double>(emitters) *
@@ -72,7 +72,7 @@ Status CmaMaeConfig::Check(const NetworkDescription& network) const {
         Code::kConfig,
         fmt::format("map.emitters={}: their covariances take {:.0f} MB, recorded each "
                     "generation; expected at most 240 MB, so fewer emitters or a smaller network",
-                    emitters, bytes / (1 << 20))};
+                    emitters, bytes / 1e6)};
   const double all = static_cast<double>(emitters) * static_cast<double>(population) *
                      static_cast<double>(episodes);
   return CheckEpisodes(all, fmt::format("map.emitters={}, map.population={}, map.episodes={}",
@@ -278,7 +278,7 @@ Result<GenerationReport> CmaMae::Step(const StopToken& stop) {
   }
   next.archive = DigestOf(archive_);
   next.population_hash = HashOf(report.fitness, next.best);
-  report.frames = next.frames - state_.frames;
+  SetFrames(player_, next.frames - state_.frames, report);
   report.metrics = {
       {"archive_size", archive_.size()},
       {"archive_improved", next.placed - state_.placed},

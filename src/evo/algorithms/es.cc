@@ -49,7 +49,7 @@ struct EsState : EvolutionCounters {
   Centre centre;
   double centre_mean = 0;            // of its validation
   ObservationStatistics statistics;  // of a `normalize` layer; else of nothing
-  int64_t cutoff = 0;  // decisions of the next population's episodes; 0 = the environment's
+  int64_t cutoff = 0;  // steps of the next population's episodes; 0 = the environment's
   Digest population_hash{};
 
   EvolutionSummary Summary() const {
@@ -131,7 +131,7 @@ Result<GenerationReport> EvolutionStrategy::Step(const StopToken& stop) {
 
   // 5 the caller makes the new state durable before it reports the generation
   next.population_hash = HashOf(report.fitness, next.centre.theta);
-  report.frames = next.frames - state_.frames;
+  SetFrames(player_, next.frames - state_.frames, report);
   report.metrics = {{"members", report.fitness.size()},
                     {"sigma", rule.sigma},
                     {"learning_rate", rate},

@@ -34,7 +34,7 @@ Result<GenerationReport> DeepGa::Step(const StopToken& stop) {
   RETURN_IF_ERROR(KeepParents(stop));
 
   // 2 every member plays; fitness = undiscounted, unclipped return. Slots that the last episodes
-  //   leave idle validate ahead of time
+  //   leave idle validate already
   const SteadyTime start = Now();
   const Parameters individuals(*this);
   GenerationPlayer::Running playing(player_, PlanWithValidation(), individuals, EpisodesOfNext(),
@@ -81,7 +81,7 @@ GenerationPlan DeepGa::PlanWithValidation() const {
   GenerationPlan plan = Plan();
   plan.validation_episodes = Validates() ? static_cast<size_t>(config_.validation_episodes) : 0;
   plan.elite_frames = state_.elite ? state_.elite->frames : 0;
-  plan.guess = !player_.shared();
+  plan.speculate = !player_.shared();
   plan.candidates = [this](std::span<const double> fitness) {
     return EliteCandidates(RankDescending(fitness));
   };

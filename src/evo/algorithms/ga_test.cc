@@ -619,7 +619,7 @@ TEST(GaTest, TheTailOfThePopulationIsUsedForValidation) {
   }
 }
 
-// Killed anywhere, mostly in the tail, with what was validated ahead of time on disk.
+// Killed anywhere, mostly in the tail, with what was validated speculatively on disk.
 TEST(GaTest, WhatWasValidatedAheadIsReusedAndDecidesNothing) {
   GaConfig c = SmallConfig();
   c.validation_candidates = 4;

@@ -43,11 +43,8 @@ Result<std::vector<EpisodeResult>> PlayMembers(GenerationPlayer& player, std::ve
   RETURN_IF_ERROR(playing.Play());
   const auto population = playing.work().population();
   std::vector<EpisodeResult> played(population.begin(), population.end());
-  const uint64_t frames = next.frames;
   next.Count(played);
   report.AddPopulation(played, episodes);
-  report.frames += next.frames - frames;
-  report.frames_reused += next.frames - frames - playing.work().FramesPlayed();
   report.seconds_population += SecondsSince(start);
   return played;
 }
@@ -87,14 +84,16 @@ Result<double> ValidateAndTest(GenerationPlayer& player, std::span<const float> 
   const SteadyTime validation = Now();
   ASSIGN_OR_RETURN(const auto validated,
                    player.Validate(policy, individual, validation_episodes, stop));
-  const uint64_t frames = next.frames;
   next.Count(validated);
-  report.frames += next.frames - frames;
   report.seconds_validation += SecondsSince(validation);
   report.validated = validated.size();
 
   RETURN_IF_ERROR(TestPolicy(player, centre, test_episodes, stop, next, report));
   return MeanFitness(validated, validated.size())[0];
+}
+
+void SetFrames(const GenerationPlayer& player, uint64_t frames, GenerationReport& report) {
+  report.frames = frames, report.frames_reused = player.frames_reused();
 }
 
 Digest HashOf(std::span<const double> fitness, std::span<const float> centre) {

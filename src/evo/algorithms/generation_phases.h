@@ -21,7 +21,7 @@ std::vector<Task> PopulationTasks(const GenerationPlayer& player, uint64_t membe
 std::vector<float> MemberOf(const ParameterSource& members, uint64_t i, size_t count);
 
 // Plays `tasks`, `episodes` of each member in order, and adds them to the counters of `next`, their
-// frames and time to `report`. `reduce`: what GenerationPlan says. kTryAgain: stopped.
+// time to `report`. `reduce`: what GenerationPlan says. kTryAgain: stopped.
 Result<std::vector<EpisodeResult>> PlayMembers(GenerationPlayer& player, std::vector<Task> tasks,
                                                size_t episodes, const ParameterSource& members,
                                                size_t episodes_total, const StopToken& stop,
@@ -38,11 +38,15 @@ std::vector<double> ShiftedFitness(std::vector<double> fitness,
 Status TestPolicy(GenerationPlayer& player, std::span<const float> policy, size_t episodes,
                   const StopToken& stop, EvolutionCounters& next, GenerationReport& report);
 // Validates the new centre as `individual` and tests it on fresh episodes that count for nothing;
-// adds both to `next` and `report`. The mean of the validation. kTryAgain: stopped.
+// adds both to `next`, their time to `report`. The mean of the validation. kTryAgain: stopped.
 Result<double> ValidateAndTest(GenerationPlayer& player, std::span<const float> centre,
                                uint32_t individual, size_t validation_episodes,
                                size_t test_episodes, const StopToken& stop, EvolutionCounters& next,
                                GenerationReport& report);
+
+// Sets the frames of the generation that `player` has played: all that count, and those of episodes
+// that an earlier start had finished.
+void SetFrames(const GenerationPlayer& player, uint64_t frames, GenerationReport& report);
 
 // SHA-256 over the bits of fitness and centre.
 Digest HashOf(std::span<const double> fitness, std::span<const float> centre);

@@ -209,7 +209,7 @@ Result<GenerationReport> NoveltySearch::Step(const StopToken& stop) {
   for (const double n : novelty) hash.UpdateU64(std::bit_cast<uint64_t>(n));
   hash.Update(std::as_bytes(std::span(member.centre.theta)));
   next.population_hash = hash.Finish();
-  report.frames = next.frames - state_.frames;
+  SetFrames(player_, next.frames - state_.frames, report);
   report.metrics = {{"centre", chosen},
                     {"members", report.fitness.size()},
                     {"sigma", rule.sigma},

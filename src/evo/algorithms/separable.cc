@@ -148,7 +148,7 @@ Result<GenerationReport> SeparableEvolution::Step(const StopToken& stop) {
 
   // 5 the caller makes the new state durable before it reports the generation
   next.population_hash = HashOf(report.fitness, next.mean);
-  report.frames = next.frames - state_.frames;
+  SetFrames(player_, next.frames - state_.frames, report);
   state_ = std::move(next);
   player_.StartAfter(state_.generation, state_.frames);
   return report;

@@ -161,7 +161,7 @@ Result<GenerationReport> Ssga::Step(const StopToken& stop) {
   report.AddPopulation(results, 1);
   report.seconds_population = SecondsSince(start);
   RETURN_IF_ERROR(Test(next, stop, report));
-  report.frames = next.frames - state_.frames;
+  SetFrames(player_, next.frames - state_.frames, report);
   double sum = 0;
   size_t mutations = 0;
   for (const SharedIndividual& member : population)
@@ -383,7 +383,8 @@ void SsgaConfig::Bind(ConfigTable& table) {
             "standard deviation of a mutation; of sm_r the divergence of the outputs");
   mutation.Bind(table, "ga");
   table.Add("ga.noise", &noise, kNoiseNames, "kind of noise; part of a genome's identity");
-  table.Add("ga.init", &init, kInitNames, "initial scale: GPU form or distributed form");
+  table.Add("ga.init", &init, kInitNames,
+            "initial weights; fan_in is the GPU program's, unit_norm the distributed one's");
   table.Add("ga.cache_megabytes", &cache_megabytes, {1, 1e7}, "MB",
             "memory for parameters of the population", OnResume::kMayChange);
   BindTest(table, "ga", budget);

@@ -206,8 +206,7 @@ void TruncationGa::Finish(const GenerationWork& work, GaState next, GenerationRe
   report.AddPopulation(work.population(), static_cast<size_t>(config_.episodes));
   next.population_hash =
       PopulationHash([&](size_t i) { return Member(i); }, report.fitness, next.elite->genome);
-  report.frames = next.frames - state_.frames;
-  report.frames_reused = report.frames - work.FramesPlayed();
+  SetFrames(player_, next.frames - state_.frames, report);
   report.metrics.update(Metrics(next));
   const size_t mutations = next.elite->genome.mutations.size();
   report.note += std::to_string(mutations) + (mutations == 1 ? " mutation" : " mutations");

@@ -120,7 +120,9 @@ class EpisodeEvaluator : public Evaluator {
     const std::span<const float> position = fleet_->position(event.slot);
     result.position.assign(position.begin(), position.end());
     if (const size_t row = RowBytes(slots_[event.slot].task.episode.record, fleet_->spec())) {
-      const auto rows = player_.recording(event.slot).first(event.step * row);
+      const auto recording = player_.recording(event.slot);
+      // the actor counts its steps, and may be wrong
+      const auto rows = recording.first(std::min(event.step * row, recording.size()));
       result.recording.assign(rows.begin(), rows.end());
     }
     return result;

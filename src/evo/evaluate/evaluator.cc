@@ -47,14 +47,19 @@ std::optional<uint32_t> LocalWork::Claim() {
   return order_[next_++];
 }
 
-void LocalWork::Post(uint32_t index, const EpisodeResult& result) {
-  const MutexLock lock(mu_);
-  if (results_[index].done) return;
-  results_[index] = Reduced(result);
-  results_[index].done = true;
-  frames_.fetch_add(result.frames, std::memory_order_relaxed);
-  posted_.fetch_add(1, std::memory_order_relaxed);
-  if (sink_) sink_(index, results_[index]);
+void LocalWork::Post(uint32_t index, const EpisodeResult& played) {
+  // outside mu_: both may take long
+  EpisodeResult result = Reduced(played);
+  result.done = true;
+  {
+    const MutexLock lock(mu_);
+    if (results_[index].done) return;
+    results_[index] = result;
+    frames_.fetch_add(result.frames, std::memory_order_relaxed);
+    posted_.fetch_add(1, std::memory_order_relaxed);
+  }
+  const MutexLock lock(sink_mu_);
+  if (sink_) sink_(index, result);
 }
 
 void LocalWork::PostExperience(uint32_t index, SharedExperience experience) {

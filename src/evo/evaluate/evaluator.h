@@ -45,7 +45,7 @@ class WorkSource {
   virtual Task TaskOf(uint32_t index) const = 0;  // REQUIRES: index was claimed
   virtual void Post(uint32_t index, const EpisodeResult& result) = 0;  // a duplicate is ignored
   // The states of a task with `experience`, before its result. A duplicate has the same bits.
-  // NOLINTNEXTLINE(performance-unnecessary-value-param): who overrides this keeps the experience
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): overrides keep the experience
   virtual void PostExperience(uint32_t /*index*/, SharedExperience /*experience*/) {}
   virtual bool Finished() const = 0;  // all results in, or stopped
   // False: the result of this claimed index is no longer needed; its episode may be stopped.
@@ -80,7 +80,7 @@ class LocalWork : public WorkSource {
   // REQUIRES: no evaluator is running on this source.
   using Sink = std::function<void(uint32_t index, const EpisodeResult& result)>;
   void OnPost(Sink sink) {
-    const MutexLock lock(mu_);
+    const MutexLock lock(sink_mu_);
     sink_ = std::move(sink);
   }
 
@@ -122,7 +122,8 @@ class LocalWork : public WorkSource {
   std::vector<EpisodeResult> results_ GUARDED_BY(mu_);
   std::vector<SharedExperience> experiences_ GUARDED_BY(mu_);  // empty before the first
   std::function<void(EpisodeResult&)> reduce_;                 // constant while an evaluator runs
-  Sink sink_ GUARDED_BY(mu_);
+  Mutex sink_mu_;
+  Sink sink_ GUARDED_BY(sink_mu_);  // one call at a time
 };
 
 // Time spent so far, summed over threads (actors for the environment).

@@ -17,6 +17,7 @@ void GenerationPlayer::StartAfter(uint64_t generation, uint64_t frames) {
   unkept_bytes_ = 0;
   kept_at_ = Now();
   frames_ = frames;
+  frames_reused_ = 0;
   episodes_total_ = episodes_before_ = 0;
   const MutexLock lock(mu_);
   generation_ = generation;
@@ -113,7 +114,10 @@ Status GenerationPlayer::Running::Ended(const char* phase) {
   const GenerationWork::Counts counts = work_.counts();
   player_.Show(nullptr, player_.frames_ + counts.frames);
   player_.episodes_before_ = work_.population().size() + (counts.validating ? counts.total : 0);
-  if (work_.Complete() && played_.ok()) return played_;
+  if (work_.Complete() && played_.ok()) {
+    player_.frames_reused_ += counts.frames - work_.FramesPlayed();
+    return played_;
+  }
   player_.KeepNow();
   RETURN_IF_ERROR(played_);
   return {Code::kTryAgain, std::string("stopped while playing the ") + phase};
@@ -147,6 +151,8 @@ Result<GenerationPlayer::Results> GenerationPlayer::PlayOrdered(OrderedWork::Pla
                                                                 const StopToken& stop) {
   const size_t tasks = plan.tasks;
   if (records) finished_.clear();
+  for (const auto& [index, result] : finished_[Phase::kPopulation])
+    if (index < tasks) frames_reused_ += result.frames;
   OrderedWork work(std::move(plan), stop, finished_[Phase::kPopulation]);
   if (!records)
     work.OnPost([this](uint32_t i, const EpisodeResult& r) { Note(Phase::kPopulation, i, r); });
@@ -214,10 +220,12 @@ Result<GenerationPlayer::Results> GenerationPlayer::PlayApart(
   for (const auto& [index, result] : finished_[phase])
     if (index >= first) known.emplace(index - first, result);
   LocalWork work(tasks, stop, known);
+  const uint64_t reused = work.frames();
   work.Reduce(std::move(reduce));
   work.OnPost([&](uint32_t i, const EpisodeResult& r) { Note(phase, first + i, r); });
   auto results = PlayAll(work, tasks, phase, policy, episodes_total_);
   if (!results.ok()) KeepNow();
+  if (results.ok() && phase != Phase::kTest) frames_reused_ += reused;
   episodes_before_ += tasks.size();
   return results;
 }

@@ -93,6 +93,10 @@ class GenerationPlayer {
   Result<Results> Play(const ParameterSource& policy, Purpose purpose, size_t episodes,
                        const StopToken& stop);
 
+  // Frames of the generation's episodes, without tests, that were known before they were played.
+  // REQUIRES: no episodes are played.
+  uint64_t frames_reused() const { return frames_reused_; }
+
   EvolutionProgress progress() const;
 
  private:
@@ -117,6 +121,7 @@ class GenerationPlayer {
   double keep_seconds_ = 0;
   std::function<bool(const FinishedEpisodes&)> keep_;
   uint64_t frames_ = 0;                              // counted in complete generations
+  uint64_t frames_reused_ = 0;                       // of the generation that is played
   size_t episodes_total_ = 0, episodes_before_ = 0;  // of the generation; of its earlier phases
   // written by it, or by the thread that posts a result
   std::map<Phase, ResultsByIndex> finished_, unkept_;

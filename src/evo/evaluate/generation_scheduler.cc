@@ -43,8 +43,8 @@ std::optional<uint32_t> GenerationWork::Claim() {
   const MutexLock lock(mu_);
   while (next_ < order_.size() && population_[order_[next_]].done) ++next_;
   if (next_ < order_.size()) return order_[next_++];
-  if (!tail_) {
-    tail_ = true;
+  if (!all_claimed_) {
+    all_claimed_ = true;
     ChooseCandidates();
   }
   if (queue_.empty()) return std::nullopt;
@@ -99,8 +99,8 @@ bool GenerationWork::PostPopulation(uint32_t index, const EpisodeResult& result)
     means_.fitness[member] = mean.fitness[0], means_.frames[member] = mean.frames[0];
     best_ = std::fmax(best_, mean.fitness[0]);
   }
-  tail_ = tail_ || PopulationComplete();
-  if (tail_) ChooseCandidates();
+  // without speculation only the old elite is a candidate before, which Claim has chosen
+  if (PopulationComplete() || (all_claimed_ && plan_.speculate)) ChooseCandidates();
   if (PopulationComplete()) changed_.NotifyAll();
   return true;
 }
@@ -114,13 +114,13 @@ bool GenerationWork::PostValidation(uint32_t index, const EpisodeResult& result)
   return true;
 }
 
-// The results so far choose who is validated; the rest of their episodes is queued.
+// The results so far choose the candidates; the rest of their episodes is queued.
 void GenerationWork::ChooseCandidates() {
   std::vector<uint32_t> chosen;
   if (plan_.validation_episodes > 0) chosen = plan_.candidates(means_.fitness);
-  const bool guess = plan_.guess || PopulationComplete();
+  const bool all = plan_.speculate || PopulationComplete();
   std::erase_if(chosen,
-                [&](uint32_t i) REQUIRES(mu_) { return i < members_ && (left_[i] > 0 || !guess); });
+                [&](uint32_t i) REQUIRES(mu_) { return i < members_ && (left_[i] > 0 || !all); });
   for (const uint32_t i : candidates_) is_candidate_[i] = false;
   for (const uint32_t i : chosen) is_candidate_[i] = true;
   for (const uint32_t i : candidates_)

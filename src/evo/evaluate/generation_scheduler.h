@@ -2,10 +2,10 @@
 // what the last episodes of the population leave idle validates already.
 //
 // Before the population is complete the candidates are unknown. Once all its episodes are claimed
-// the old elite, which is certain, and the best members so far are validated ahead of time. A
-// member that a later result displaces is dropped: its running episodes are unwanted, its results
-// unused. Ranks only worsen while members finish, so what is dropped stays dropped. A validation
-// task depends on the individual, never on its rank: what was validated ahead decides no result.
+// the old elite, which is certain, and the best members so far are validated: speculative
+// validation. A member that a later result displaces is dropped: its running episodes are unwanted,
+// its results unused. Ranks only worsen while members finish, so what is dropped stays dropped. A
+// validation task depends on the individual, never on its rank: speculation decides no result.
 //
 // Thread safety: every method may be called from any thread.
 #pragma once
@@ -36,8 +36,9 @@ struct GenerationPlan {
   size_t episodes = 1;             // of each member
   size_t validation_episodes = 0;  // of each candidate; 0 = no validation
   double elite_frames = 0;         // what an episode of the old elite takes; 0 = unknown
-  // Whether the best members so far are validated ahead of time; false: only the old elite.
-  bool guess = true;
+  // Whether the best members so far are validated before the population is complete; false: only
+  // the old elite.
+  bool speculate = true;
   // Individuals to validate if this is the members' fitness; NaN where it is not known yet.
   std::function<std::vector<uint32_t>(std::span<const double> fitness)> candidates;
   std::function<Task(uint32_t individual, uint32_t episode)> validation;
@@ -120,9 +121,9 @@ class GenerationWork : public WorkSource {
   std::atomic<bool> finished_{false};
   std::vector<std::atomic<bool>> dropped_;  // by individual
   mutable Mutex mu_;
-  CondVar changed_;                    // the population is complete, evaluator_is_done_
-  size_t next_ GUARDED_BY(mu_) = 0;    // in order_
-  bool tail_ GUARDED_BY(mu_) = false;  // every episode of the population is claimed
+  CondVar changed_;                           // the population is complete, evaluator_is_done_
+  size_t next_ GUARDED_BY(mu_) = 0;           // in order_
+  bool all_claimed_ GUARDED_BY(mu_) = false;  // every episode of the population
   std::vector<EpisodeResult> population_ GUARDED_BY(mu_);
   std::vector<SharedExperience> experiences_ GUARDED_BY(mu_);  // by member
   size_t population_done_ GUARDED_BY(mu_) = 0;
@@ -130,7 +131,7 @@ class GenerationWork : public WorkSource {
   std::vector<size_t> left_ GUARDED_BY(mu_);  // episodes without result, by member
   EpisodeMeans means_ GUARDED_BY(mu_);        // of members that have finished; NaN and 0
   double best_ GUARDED_BY(mu_) = std::numeric_limits<double>::quiet_NaN();  // of their fitness
-  // of validation, as the tail has it now
+  // of validation, as far as it is known
   std::vector<uint32_t> candidates_ GUARDED_BY(mu_);
   std::vector<bool> is_candidate_ GUARDED_BY(mu_);  // by individual
   std::deque<uint32_t> queue_ GUARDED_BY(mu_);      // indices to claim

@@ -46,9 +46,9 @@ std::vector<uint32_t> ClaimAll(GenerationWork& work) {
 
 using Indices = std::vector<uint32_t>;
 
-TEST(GenerationWorkTest, WithoutGuessesWhatIsClaimedDependsOnNoResult) {
+TEST(GenerationWorkTest, WithoutSpeculationWhatIsClaimedDependsOnNoResult) {
   GenerationPlan plan = Plan();
-  plan.guess = false;
+  plan.speculate = false;
   GenerationWork work(std::move(plan), nullptr);
   for (uint32_t i = 0; i < kMembers; ++i) EXPECT_EQ(work.Claim(), i);
   EXPECT_EQ(work.Claim(), Validation(kElite, 0));
@@ -135,7 +135,7 @@ TEST(GenerationWorkTest, DroppedEpisodesCountForNothing) {
 TEST(GenerationWorkTest, KnownResultsAreNotPlayedAgainAndDecideNothingElse) {
   ResultsByIndex population, validation;
   for (uint32_t i = 0; i < kMembers; ++i) population[i] = Fitness(i);
-  for (const uint32_t individual : {1U, 5U, kElite})  // 1 was a guess
+  for (const uint32_t individual : {1U, 5U, kElite})  // 1 was speculative
     validation[individual * kEpisodes] = Fitness(individual);
   validation[4'000'000'000] = population[4'000'000'000] = Fitness(1);
   GenerationWork complete(Plan(), nullptr, population, validation);
