@@ -90,8 +90,7 @@ Status CheckStateBytes(const NetworkDescription& network, double floats, std::st
           fmt::format(
               "{}: {} parameters, of which each generation records up to {:.0f} MB; expected at "
               "most {:.0f} MB, so a smaller network{}",
-              network.name, network.parameter_count, bytes / (1 << 20), kStateBytesMax / (1 << 20),
-              smaller)};
+              network.name, network.parameter_count, bytes / 1e6, kStateBytesMax / 1e6, smaller)};
 }
 
 Status CheckEpisodes(double episodes, std::string_view keys) {

@@ -23,7 +23,7 @@
 namespace samara {
 
 // Limit of the state that each generation records: a record of the journal holds 256 MB.
-constexpr double kStateBytesMax = 240.0 * (1 << 20);
+constexpr double kStateBytesMax = 240e6;
 // kConfig: a state of up to `floats` numbers for each parameter may exceed it. `smaller`: what
 // helps besides a smaller network.
 Status CheckStateBytes(const NetworkDescription& network, double floats,

@@ -131,19 +131,6 @@ void ForBlocks(size_t parameters, double work, uint32_t threads,
   helpers.Join();
 }
 
-std::vector<float> EstimateGradient(const Noise& noise, std::span<const uint64_t> keys,
-                                    std::span<const double> weights, double divisor,
-                                    size_t parameters, uint32_t threads) {
-  CHECK_EQ(weights.size(), 2 * keys.size());
-  const std::vector<float> pairs = PairWeights(weights, divisor);
-  std::vector<float> gradient(parameters);
-  ForBlocks(parameters, static_cast<double>(parameters) * static_cast<double>(keys.size()), threads,
-            [&](size_t first, size_t size) {
-              Accumulate(noise, keys, pairs, first, std::span(gradient).subspan(first, size));
-            });
-  return gradient;
-}
-
 AscentReport Ascend(const Noise& noise, std::span<const uint64_t> keys,
                     std::span<const double> weights, double divisor, const AscentRule& rule,
                     double rate, Centre& centre, uint32_t threads) {

@@ -68,11 +68,6 @@ AscentReport Ascend(const Noise& noise, std::span<const uint64_t> keys,
                     std::span<const double> weights, double divisor, const AscentRule& rule,
                     double rate, Centre& centre, uint32_t threads);
 
-// g alone, for estimators with steps of their own.
-std::vector<float> EstimateGradient(const Noise& noise, std::span<const uint64_t> keys,
-                                    std::span<const double> weights, double divisor,
-                                    size_t parameters, uint32_t threads);
-
 // Calls body(first, size) once for each block of the parameters, on up to `threads` threads; fewer
 // where `work` (elements to compute in all) is small. A thread that cannot be started is done
 // without.

@@ -25,6 +25,15 @@ std::vector<double> Weights(uint64_t seed, size_t members) {
   return weights;
 }
 
+// A step of plain SGD from zeros, which is the estimated gradient.
+std::vector<float> Gradient(const Noise& noise, std::span<const uint64_t> keys,
+                            std::span<const double> weights, double divisor, size_t parameters,
+                            uint32_t threads) {
+  Centre centre(std::vector<float>(parameters), AscentKind::kSgd);
+  Ascend(noise, keys, weights, divisor, {.kind = AscentKind::kSgd}, 1, centre, threads);
+  return centre.theta;
+}
+
 const Noise& Normal() { return GetNoise(NoiseKind::kNormal); }
 
 TEST(AscentTest, TheGradientIsTheWeightedSumOfTheNoise) {
@@ -40,7 +49,7 @@ TEST(AscentTest, TheGradientIsTheWeightedSumOfTheNoise) {
       for (size_t i = 0; i < kParameters; ++i)
         expected[i] += (weights[2 * j] - weights[2 * j + 1]) * e[i] / 18;
     }
-    const auto g = EstimateGradient(noise, keys, weights, 18, kParameters, 3);
+    const auto g = Gradient(noise, keys, weights, 18, kParameters, 3);
     for (size_t i = 0; i < kParameters; ++i) ASSERT_NEAR(g[i], expected[i], 1e-6) << i;
   }
 }
@@ -56,7 +65,7 @@ TEST(AscentTest, TheBitsAreThoseOfWholeVectorsInOrderForAnyThreads) {
     Normal().Add(keys[j], static_cast<float>((weights[2 * j] - weights[2 * j + 1]) / 80), 0, whole,
                  whole);
   for (const uint32_t threads : {1U, 2U, 7U})
-    EXPECT_EQ(EstimateGradient(Normal(), keys, weights, 80, kParameters, threads), whole);
+    EXPECT_EQ(Gradient(Normal(), keys, weights, 80, kParameters, threads), whole);
 
   Centre one(whole, AscentKind::kAdam), many = one;
   const AscentRule rule{.kind = AscentKind::kAdam, .weight_decay = 0.005};
@@ -176,8 +185,8 @@ TEST(AscentTest, RankedPairsHaveTheCorrelationOfTheLaw) {
         for (size_t i = 0; i < kParameters; ++i) f += double{truth[i]} * e[i];
         fitness.push_back(f), fitness.push_back(-f);
       }
-      const auto g = EstimateGradient(Normal(), keys, CentredRanks(fitness),
-                                      static_cast<double>(2 * pairs), kParameters, 2);
+      const auto g = Gradient(Normal(), keys, CentredRanks(fitness), static_cast<double>(2 * pairs),
+                              kParameters, 2);
       double product = 0, own = 0;
       for (size_t i = 0; i < kParameters; ++i)
         product += double{truth[i]} * g[i], own += double{g[i]} * g[i];

@@ -33,13 +33,13 @@ CmaConstants::CmaConstants(size_t lambda, size_t parameters, bool separable) : w
   const double factor = separable ? (n + 2) / 3 : 1;
   c_1 = std::min(1.0, factor * 2 / ((n + 1.3) * (n + 1.3) + mu_eff));
   c_mu = std::min(1 - c_1, factor * 2 * (mu_eff - 2 + 1 / mu_eff) / ((n + 2) * (n + 2) + mu_eff));
-  chi = std::sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n));
+  chi_n = std::sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n));
 }
 
-bool CmaPathGoes(const CmaConstants& c, size_t n, double path_length, uint64_t generation) {
+bool HSigma(const CmaConstants& c, size_t n, double path_length, uint64_t generation) {
   double decay = 1;
   for (uint64_t g = 0; g < 2 * std::min<uint64_t>(generation, 10'000); ++g) decay *= 1 - c.c_sigma;
-  return path_length / std::sqrt(1 - decay) < (1.4 + 2 / (static_cast<double>(n) + 1)) * c.chi;
+  return path_length / std::sqrt(1 - decay) < (1.4 + 2 / (static_cast<double>(n) + 1)) * c.chi_n;
 }
 
 bool CholeskyInPlace(std::vector<double>& a, size_t n) {
@@ -150,17 +150,17 @@ CmaDistribution CmaSearch::Moved(std::span<const double> fitness, std::span<cons
   }
   length = std::sqrt(length);
   // 3 the covariance and its path
-  const bool goes = CmaPathGoes(c, n_, length, generation);
-  const double path = goes ? std::sqrt(c.c_c * (2 - c.c_c) * c.mu_eff) : 0;
+  const bool h_sigma = HSigma(c, n_, length, generation);
+  const double path = h_sigma ? std::sqrt(c.c_c * (2 - c.c_c) * c.mu_eff) : 0;
   for (size_t i = 0; i < n_; ++i) next.path_c[i] = (1 - c.c_c) * next.path_c[i] + path * mean_y[i];
-  const double kept = 1 - c.c_1 - c.c_mu + (goes ? 0 : c.c_1 * c.c_c * (2 - c.c_c));
+  const double kept = 1 - c.c_1 - c.c_mu + (h_sigma ? 0 : c.c_1 * c.c_c * (2 - c.c_c));
   for (size_t i = 0; i < n_; ++i)
     for (size_t j = 0; j <= i; ++j)
       next.covariance[Row(i) + j] = kept * next.covariance[Row(i) + j] +
                                     c.c_1 * next.path_c[i] * next.path_c[j] +
                                     c.c_mu * spread[Row(i) + j];
   // 4 the step size
-  next.sigma *= Exp(std::min(1.0, c.c_sigma / c.d_sigma * (length / c.chi - 1)));
+  next.sigma *= Exp(std::min(1.0, c.c_sigma / c.d_sigma * (length / c.chi_n - 1)));
   return next;
 }
 

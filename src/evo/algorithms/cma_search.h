@@ -21,10 +21,11 @@ struct CmaConstants {
   CmaConstants(size_t lambda, size_t n, bool separable);
   std::vector<double> weights;  // by place, the best first; the worse half has 0
   double mu_eff = 0, c_sigma = 0, d_sigma = 0, c_c = 0, c_1 = 0, c_mu = 0;
-  double chi = 0;  // expected length of a standard normal vector
+  double chi_n = 0;  // expected length of a standard normal vector
 };
-// Whether the path of the covariance goes on: it stalls while that of the step size is long.
-bool CmaPathGoes(const CmaConstants& constants, size_t n, double path_length, uint64_t generation);
+// h_sigma (Hansen 2016, arXiv 1604.00772, section 4): false while the path of the step size, of
+// this length, is long, which stalls that of the covariance.
+bool HSigma(const CmaConstants& constants, size_t n, double path_length, uint64_t generation);
 
 // The lower triangle of a symmetric matrix, row by row; its Cholesky factor in place. False: it is
 // not positive definite.

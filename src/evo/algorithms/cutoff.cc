@@ -32,7 +32,7 @@ std::string_view Part(std::string_view& text) {
 
 Result<Cutoff> Cutoff::Parse(std::string_view text) {
   const Status bad(Code::kConfig,
-                   fmt::format("es.cutoff={}: expected env_default, a number of decisions, or "
+                   fmt::format("es.cutoff={}: expected env_default, a number of steps, or "
                                "adaptive:START,THRESHOLD,RATIO,MAX such as "
                                "adaptive:100,0.5,2,1000",
                                Shown(text)));

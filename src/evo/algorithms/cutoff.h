@@ -1,4 +1,4 @@
-// How long an episode of the population may last, in decisions of the agent.
+// How long an episode of the population may last, in steps of the agent.
 #pragma once
 
 #include <cstdint>

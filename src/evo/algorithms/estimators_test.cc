@@ -173,7 +173,7 @@ TEST(CmaTest, ConstantsAreThoseOfTheTutorial) {
   EXPECT_NEAR(c.c_c, (4 + 0.3167) / (14 + 0.6334), 1e-3);
   EXPECT_NEAR(c.c_1, 2 / (11.3 * 11.3 + 3.167), 1e-4);
   EXPECT_NEAR(c.c_mu, 2 * (3.167 - 2 + 1 / 3.167) / (144 + 3.167), 1e-4);
-  EXPECT_NEAR(c.chi, 3.0843, 1e-3);
+  EXPECT_NEAR(c.chi_n, 3.0843, 1e-3);
   for (const size_t lambda : {4UL, 100UL, 5000UL}) {
     for (const size_t n : {1UL, 50UL, 1000UL}) {
       for (const bool separable : {false, true}) {

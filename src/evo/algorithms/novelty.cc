@@ -148,7 +148,6 @@ void NoveltyArchive::Add(Behaviour behaviour) {
   hash.Update(std::as_bytes(std::span(digest_)));
   hash.Update(behaviour);
   digest_ = hash.Finish();
-  bytes_ += behaviour.size();
   entries_.push_back(std::move(behaviour));
 }
 

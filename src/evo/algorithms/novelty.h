@@ -69,8 +69,8 @@ class NearestDistances {
   std::vector<double> squared_;  // ascending
 };
 
-// Behaviours in the order in which they were added; it only grows. One thread writes; any number
-// read meanwhile only what was there before.
+// Behaviours in the order in which they were added; it only grows. Thread safety: const methods
+// from any thread; Add and Append while no other thread uses it.
 class NoveltyArchive {
  public:
   NoveltyArchive() = default;
@@ -79,7 +79,6 @@ class NoveltyArchive {
   NoveltyArchive Empty() const { return {kind_, row_}; }
   void Add(Behaviour behaviour);
   size_t size() const { return entries_.size(); }
-  size_t bytes() const { return bytes_; }
   const Behaviour& operator[](size_t i) const { return entries_[i]; }
   // SHA-256 of the one before and the entry, from zeros: names the whole content.
   const Digest& digest() const { return digest_; }
@@ -97,7 +96,6 @@ class NoveltyArchive {
   BehaviourKind kind_ = BehaviourKind::kFinalPosition;
   size_t row_ = 0;
   std::vector<Behaviour> entries_;
-  size_t bytes_ = 0;
   Digest digest_{};
 };
 

@@ -58,9 +58,9 @@ void Along(std::span<const float> parent, double c, std::span<const float> v, st
 // sm_r. At first a divergence grows as the square of c, which says where to look next; between two
 // values that bound the wanted one it is taken for a power of c. Where nothing changes the outputs,
 // c ends where the search does.
-void Search(const NetworkDescription& network, std::span<const float> parent,
-            const Experience& experience, std::span<const float> v, double wanted,
-            std::span<float> child) {
+void LineSearch(const NetworkDescription& network, std::span<const float> parent,
+                const Experience& experience, std::span<const float> v, double wanted,
+                std::span<float> child) {
   struct Point {
     double c, divergence;
   };
@@ -177,7 +177,7 @@ void Mutate(const NetworkDescription& network, NoiseKind noise, const Mutation& 
   GetNoise(noise).Fill(mutation.key, 0, delta);
   for (float& d : delta) d *= mutation.power;
   if (mutation.kind == MutationKind::kSmR)
-    return Search(network, parent, *experience, Direction(delta), mutation.power, child);
+    return LineSearch(network, parent, *experience, Direction(delta), mutation.power, child);
   const std::vector<float> s = Sensitivity(mutation.kind, network, parent, *experience, delta);
   const float bound = mutation.clip > 0 ? mutation.clip : std::numeric_limits<float>::infinity();
   for (size_t w = 0; w < child.size(); ++w) {
@@ -186,8 +186,8 @@ void Mutate(const NetworkDescription& network, NoiseKind noise, const Mutation& 
   }
 }
 
-double Divergence(const NetworkDescription& network, std::span<const float> parent,
-                  std::span<const float> child, const Experience& experience) {
+double TEST_Divergence(const NetworkDescription& network, std::span<const float> parent,
+                       std::span<const float> child, const Experience& experience) {
   return MeanSquaredDistance(Outputs(network, child, experience.inputs, experience.begins),
                              Outputs(network, parent, experience.inputs, experience.begins),
                              experience.inputs.size() / network.input_size());

@@ -60,8 +60,8 @@ std::vector<float> Sensitivity(MutationKind kind, const NetworkDescription& netw
                                std::span<const float> delta);
 
 // mean_x |f(x; child) - f(x; parent)|^2
-double Divergence(const NetworkDescription& network, std::span<const float> parent,
-                  std::span<const float> child, const Experience& experience);
+double TEST_Divergence(const NetworkDescription& network, std::span<const float> parent,
+                       std::span<const float> child, const Experience& experience);
 
 // A parent as mutation needs it: its parameters, and for safe mutations its observations.
 struct Breeder {

@@ -138,7 +138,7 @@ TEST(SafeMutation, OutputsChangeByTheMagnitudeInEveryDomain) {
     for (const float magnitude : {1e-4F, 0.01F, 1.0F, 25.0F}) {
       const Mutation mutation{.key = 7, .power = magnitude, .kind = MutationKind::kSmR};
       const auto child = Child(network, mutation, experience);
-      const double changed = Divergence(network, Parent(network), child, experience);
+      const double changed = TEST_Divergence(network, Parent(network), child, experience);
       EXPECT_NEAR(changed / magnitude, 1, 0.01) << domain << " " << magnitude;
     }
   }

@@ -59,19 +59,19 @@ class SepCma : public SeparableEvolution {
     }
     length = std::sqrt(length);
     // 2 the covariance: its path stalls while the step size grows quickly
-    const bool go = CmaPathGoes(c, parameters(), length, next.generation);
+    const bool h_sigma = HSigma(c, parameters(), length, next.generation);
     for (size_t i = 0; i < step.size(); ++i) {
       const double d = next.deviation[i], variance = d * d;
       const double path = (1 - c.c_c) * next.path2[i] +
-                          (go ? std::sqrt(c.c_c * (2 - c.c_c) * c.mu_eff) * d * step[i] : 0);
+                          (h_sigma ? std::sqrt(c.c_c * (2 - c.c_c) * c.mu_eff) * d * step[i] : 0);
       next.path2[i] = static_cast<float>(path);
-      const double kept = 1 - c.c_1 - c.c_mu + (go ? 0 : c.c_1 * c.c_c * (2 - c.c_c));
+      const double kept = 1 - c.c_1 - c.c_mu + (h_sigma ? 0 : c.c_1 * c.c_c * (2 - c.c_c));
       const double updated =
           kept * variance + c.c_1 * path * path + c.c_mu * variance * (spread[i] + 1);
       next.deviation[i] = static_cast<float>(std::sqrt(std::max(updated, 0.0)));
     }
     // 3 the step size
-    next.scale *= Exp(std::min(1.0, c.c_sigma / c.d_sigma * (length / c.chi - 1)));
+    next.scale *= Exp(std::min(1.0, c.c_sigma / c.d_sigma * (length / c.chi_n - 1)));
     return {{"step_size", next.scale}};
   }
 

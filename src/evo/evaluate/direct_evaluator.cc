@@ -1,4 +1,3 @@
-
 #include "core/clock.h"
 #include "core/mutex.h"
 #include "core/thread.h"

@@ -1,9 +1,8 @@
 // Work whose tasks follow from earlier results, for algorithms without generations.
 //
 // Results are merged in the order of their tasks, and task i is made as soon as the results of all
-// tasks up to i - window are merged: neither the thread nor the duration of an episode
-// affects the result.
-// A wider window keeps more threads, actors and ranks busy.
+// tasks up to i - window are merged: neither the thread nor the duration of an episode affects the
+// result. A wider window keeps more threads, actors and ranks busy.
 //
 // Thread safety: every method may be called from any thread. `make` and `merge` are called by those
 // that claim and post, one call at a time, in order, and must not call this object.

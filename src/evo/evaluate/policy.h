@@ -141,8 +141,7 @@ class PolicyState {
   void StartSequence();
   // The action for the newest observation; `action.values` points into this state until the next
   // call. The first maximum wins, of each part or dimension with bins; continuous outputs are
-  // clipped to
-  // [-1, 1].
+  // clipped to [-1, 1].
   Action Decide(PolicyWorkspace& workspace, std::span<const std::byte> observation);
   // Decide in two parts: the outputs of up to kSideBySide `states` of one model for their newest
   // observations, where small networks run side by side, and the action that follows for each.

@@ -216,7 +216,7 @@ class SharedEvaluator : public Evaluator {
     }
     RETURN_IF_ERROR(failure);
     // not work.Finished(), which is also true on a rank that was asked to stop since: it says so in
-    // the next round, as who finds nothing left does
+    // the next round, as a rank that finds nothing left to claim does
     return stopped;
   }
 

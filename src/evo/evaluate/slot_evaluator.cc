@@ -103,7 +103,7 @@ class SlotEvaluator : public Evaluator {
   // busy. When it is stopped, running episodes end at their next event.
   void Serve(const Call& call, Worker& worker) {
     while (true) {
-      // one at a time, so that the threads share the parameters' materialisation
+      // one at a time, so that the threads share the decoding of parameters
       while (const auto slot = PopIdle(call)) {
         if (!StartNext(call, *slot, worker)) break;
       }
