@@ -96,6 +96,8 @@ def test_names_of_earlier_builds(tmp_path):
     assert resume(older(tmp_path / "half", tmp_path / "older"), "es.generations=4")["population_hash"] == whole
     evaluated = ok("eval", older(tmp_path / "whole", tmp_path / "eval"), "--episodes", "2", "--json").json
     assert evaluated["episodes"] == 2
+    assert ok("inspect", tmp_path / "eval", "--json").json["individuals"] == 12
+    ok("export", tmp_path / "eval", tmp_path / "0.safetensors", "--individual", "0")
     refused = samara("train", *plain, "es.pairs=6", "--out", tmp_path / "refused")
     assert refused.code == 78
     assert "es.pairs was renamed: set es.population, twice the number of pairs" in refused.err

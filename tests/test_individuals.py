@@ -1,6 +1,8 @@
 """Any policy of an evolution by name, and where the best one comes from."""
 
 import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -75,6 +77,20 @@ def test_an_earlier_generation_is_rebuilt_from_the_journal(ga, tmp_path):
     assert len(child) >= 2 * (16 + 12)
     outcome = samara("export", ga, tmp_path / "x.safetensors", "--generation", "9", "--json")
     assert outcome.code == 66 and "no generation 9" in outcome.json["error"]
+
+
+def test_members_of_a_generation_whose_predecessor_was_lost_are_refused(ga, tmp_path):
+    run = Path(shutil.copytree(ga, tmp_path / "run"))
+    (run / "checkpoints" / "journal.bin").unlink()
+    ok("train", "--resume", run, "--quiet")
+    refused = samara("export", run, tmp_path / "x.safetensors", "--individual", "5", "--json")
+    assert refused.code == 65 and "generation 5" in refused.err and "cannot be rebuilt" in refused.err, refused
+    assert ok("inspect", run, "--json").json["individuals"] == 0
+    lost = samara("inspect", run, "--lineage")
+    assert lost.code == 65 and "generations 1 to 5 were lost" in lost.err, lost
+    assert exported(run, tmp_path, "elite")[1]["genome"] == exported(ga, tmp_path, "elite")[1]["genome"]
+    ok("train", "--resume", run, "ga.generations=7", "--quiet")
+    exported(run, tmp_path, "5")  # the one after it is known again
 
 
 @pytest.mark.parametrize("name", ["12", "parent:8", "centre", "elites", "-1", "1e3"])

@@ -55,6 +55,10 @@ class GenomeLineage {
       Ancestor found;
       found.generation = summary.generation, found.frames = summary.frames;
       found.fitness = named.fitness;
+      if (const uint64_t previous = before.summary().generation; previous + 1 != summary.generation)
+        return {Code::kBadData, fmt::format("generations {} to {} were lost with the end of the "
+                                            "journal, so that ancestors cannot be rebuilt",
+                                            previous + 1, summary.generation - 1)};
       found.individual = Find(before, *genome);
       if (!found.individual && before.MembersOfNext() > 0)
         return {Code::kBadData,

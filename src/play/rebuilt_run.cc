@@ -54,6 +54,11 @@ uint64_t Members(const EvolutionAlgorithm& before, const GenerationRecord& playe
   return members == 0 ? 0 : std::max<uint64_t>(members, played.fitness.size());
 }
 
+// Whether the state before `generation` is known: a journal that lost its end goes on later.
+bool Precedes(const EvolutionAlgorithm& before, uint64_t generation) {
+  return before.summary().generation + 1 == generation;
+}
+
 // A member of the population that the last of `records` played: a function of the state before it.
 Result<FoundIndividual> FindMember(const RebuiltRun& rebuilt, const Path& run, uint64_t number,
                                    std::span<const GenerationRecord> records,
@@ -61,6 +66,11 @@ Result<FoundIndividual> FindMember(const RebuiltRun& rebuilt, const Path& run, u
   const uint64_t generation = found.summary.generation;
   ASSIGN_OR_RETURN(const auto algorithm, rebuilt.At(records.first(records.size() - 1)));
   const uint64_t members = Members(*algorithm, records.back());
+  if (!Precedes(*algorithm, generation))
+    return Status(Code::kBadData,
+                  fmt::format("--individual {}: generation {} of {} was lost with the end of its "
+                              "journal, so that the members of generation {} cannot be rebuilt",
+                              number, generation - 1, run.string(), generation));
   if (members == 0)
     return Status(Code::kUsage,
                   fmt::format("--individual {}: generation {} of {} has no numbered individuals; "
@@ -84,7 +94,9 @@ Result<std::unique_ptr<RebuiltRun>> RebuiltRun::Open(const Path& run) {
   ExperimentConfig& config = rebuilt->config_;
   config.ChooseAlgorithm(folder->config_toml());
   ConfigTable table = config.Table();
-  RETURN_IF_ERROR(table.ParseToml(folder->config_toml(), "config.toml").Annotate(run.string()));
+  RETURN_IF_ERROR(
+      table.ParseToml(folder->config_toml(), "config.toml", ConfigTable::Origin::kRecorded)
+          .Annotate(run.string()));
   if (config.Learns())
     return Status(Code::kConfig, run.string() +
                                      ": learns by gradients; expected a run of an "
@@ -110,7 +122,8 @@ Result<std::unique_ptr<EvolutionAlgorithm>> RebuiltRun::At(
 
 Result<uint64_t> RebuiltRun::MembersOfLast(std::span<const GenerationRecord> generations) const {
   ASSIGN_OR_RETURN(const auto before, At(generations.first(generations.size() - 1)));
-  return Members(*before, generations.back());
+  ASSIGN_OR_RETURN(const EvolutionSummary last, generations.back().Describe());
+  return Precedes(*before, last.generation) ? Members(*before, generations.back()) : 0;
 }
 
 Result<FoundIndividual> FindIndividual(const Path& run, const std::string& name,
