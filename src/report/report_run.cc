@@ -125,8 +125,13 @@ std::string LinkTo(const Path& file, const Path& page_folder) {
 }
 
 std::string Video(const RunData& run, const Path& page_folder) {
-  if (run.videos.empty()) return "";
-  const RootedPath& path = run.videos.back();
+  // the run's own, not what `samara eval --video` left next to it
+  const auto named = run.finished.find("video");
+  if (named == run.finished.end() || !named->is_string()) return "";
+  const auto found = std::ranges::find(
+      run.videos, Path(named->get<std::string>()).filename().string(), &RootedPath::name);
+  if (found == run.videos.end()) return "";
+  const RootedPath& path = *found;
   if (const auto bytes = ReadFile(path, kVideoEmbeddedBytesMax); bytes.ok())
     return fmt::format(
         "<figure class=\"video\"><video controls loop muted playsinline "

@@ -338,7 +338,16 @@ TEST_F(ReportTest, SmallVideosAreEmbedded) {
   const Path folder = Run("a", kTwoGenerations);
   std::filesystem::create_directories(folder / "videos");
   std::ofstream(folder / "videos/elite.mp4") << "foobar!";  // base64 by RFC 4648: Zm9vYmFyIQ==
-  EXPECT_NE(Report({folder}).find("data:video/mp4;base64,Zm9vYmFyIQ==\""), std::string::npos);
+  std::ofstream(folder / "videos/x.mp4") << "samara eval --video made it";
+  const char* film = "data:video/mp4;base64,Zm9vYmFyIQ==\"";
+  EXPECT_EQ(Report({folder}).find("data:video"), std::string::npos) << "no run has ended with one";
+  std::ofstream(folder / "metrics.jsonl", std::ios::app)
+      << R"({"event":"finished","video":"elsewhere/a/videos/elite.mp4"})"
+      << "\n";
+  EXPECT_NE(Report({folder}).find(film), std::string::npos);
+  std::ofstream(folder / "metrics.jsonl", std::ios::app) << R"({"event":"resumed"})"
+                                                         << "\n";
+  EXPECT_EQ(Report({folder}).find(film), std::string::npos) << "it shows an earlier agent";
 }
 
 TEST_F(ReportTest, LearningCurveIsAPicture) {

@@ -83,6 +83,7 @@ void TakeLine(json line, RunData& run, std::map<int64_t, json>& steps) {
     run.finished = std::move(line);
   } else if (event == "resumed") {
     ++run.resumes;
+    run.finished = json::object();  // no longer the end
     TakeChanges(line, run);
   } else if (const auto step = StepOf(line); event.empty() && step) {
     // what was repeated after a crash: the last line counts
