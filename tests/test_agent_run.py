@@ -77,6 +77,14 @@ def test_fsck_holds_and_finds_damage(run, finished):
     assert none.code == 66 and "no checkpoint yet" in none.err
 
 
+def test_another_test_is_played_on_a_resume(run, finished):
+    """And nothing else: the agent stays."""
+    more = ok("train", "--resume", run, "learn.test_episodes=7", "learn.test_greedy=true", "--quiet", "--json").json
+    assert len(more["test_returns"]) == 7 and more["test_greedy"] is True
+    assert [more[key] for key in ("parameter_hash", "frames")] == [finished[1][key] for key in ("parameter_hash", "frames")]
+    assert "nothing is left to do" in ok("train", "--resume", run).err
+
+
 def test_the_report_stands_alone(finished, tmp_path):
     run, result = finished
     page = tmp_path / "page.html"
@@ -105,6 +113,12 @@ def test_the_live_view(tmp_path):
     finally:
         terminal.close()
     ok("fsck", tmp_path / "run")
+
+
+def test_doctor_names_what_is_missing_to_machines_too():
+    broken = samara("doctor", "--json", SAMARA_VENV="/nonexistent")
+    assert broken.code == broken.json["exit"] == 66 and broken.json["good"] is False and broken.json["error"]
+    assert [f for f in broken.json["findings"] if not f["good"] and f["remedy"]]
 
 
 def test_doctor_says_where_agents_are(finished):

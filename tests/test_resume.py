@@ -352,6 +352,7 @@ def flip(file, at):
 def goes_on_after_damage(run, want, *words):
     broken = samara("fsck", run, "--json")
     assert broken.code == 65 and broken.json["exit"] == 65, broken
+    assert broken.json["sound"] is False and broken.json["problems"] and broken.json["error"], broken
     outcome = ok("train", "--resume", run, "--quiet", "--json")
     for word in words:
         assert word in outcome.err, outcome

@@ -13,6 +13,7 @@
 #include "core/cpu.h"
 #include "core/device.h"
 #include "core/files.h"
+#include "core/message.h"
 #include "core/shell.h"
 #include "core/venv.h"
 #include "fleet/remote/remote.h"
@@ -165,7 +166,7 @@ std::vector<Finding> Examine() {
   return findings;
 }
 
-Status RunDoctor(bool json) {
+Status RunDoctor(bool json, Invocation& invocation) {
   const std::vector<Finding> findings = Examine();
   bool good = true;
   nlohmann::json list = nlohmann::json::array();
@@ -181,9 +182,18 @@ Status RunDoctor(bool json) {
           "%-4s %-36s %s%s\n", f.good ? "ok" : "BAD", f.what.c_str(), f.found.c_str(),
           f.good || f.found.find(f.remedy) != f.found.npos ? "" : (": " + f.remedy).c_str());
   }
-  if (json) PrintJson({{"good", good}, {"findings", list}});
-  return good ? Status::Ok()
-              : Status(Code::kNoInput, "something is missing: see the lines marked BAD");
+  const Status found =
+      good ? Status::Ok()
+           : Status(Code::kNoInput, "something is missing: see the lines marked BAD");
+  if (!json) return found;
+  nlohmann::json object = {{"good", good}, {"findings", list}};
+  if (!good) {
+    invocation.exit_code = static_cast<int>(found.code());
+    object["error"] = ShownMessage(found.message()), object["exit"] = invocation.exit_code;
+    std::fprintf(stderr, "samara: %s\n", ShownMessage(found.message()).c_str());
+  }
+  PrintJson(object);
+  return Status::Ok();
 }
 
 }  // namespace
@@ -193,7 +203,9 @@ void AddDoctor(CLI::App& app, Invocation& invocation) {
       app.add_subcommand("doctor", "check what this machine has, and what is missing");
   auto json = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "last line: one JSON object");
-  command->callback([=, &invocation] { invocation.run = [=] { return RunDoctor(*json); }; });
+  command->callback([=, &invocation] {
+    invocation.run = [=, &invocation] { return RunDoctor(*json, invocation); };
+  });
 }
 
 }  // namespace samara

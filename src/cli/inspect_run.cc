@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "config/experiment.h"
 #include "core/log.h"
+#include "core/message.h"
 #include "report/metrics_csv.h"
 #include "report/report.h"
 #include "storage/agent_state.h"
@@ -47,22 +48,28 @@ Status RunHash(const std::string& run, int64_t generation, bool json) {
   return Status::Ok();
 }
 
-Status RunFsck(const std::string& run, bool json) {
+Status RunFsck(const std::string& run, bool json, Invocation& invocation) {
   ASSIGN_OR_RETURN(const FsckReport report, Fsck(run));
-  if (!json) {
-    for (const auto& line : report.problems) std::printf("problem: %s\n", line.c_str());
-    for (const auto& line : report.set_aside) std::printf("quarantined: %s\n", line.c_str());
-    for (const auto& line : report.notes) std::printf("note: %s\n", line.c_str());
-  }
-  RETURN_IF_ERROR(report.status());
+  const Status found = report.status();
   if (json) {
-    PrintJson({{"sound", true},
-               {"files_verified", report.files_verified},
-               {"set_aside", report.set_aside},
-               {"notes", report.notes}});
-  } else {
-    std::printf("%s: sound, %d files verified\n", run.c_str(), report.files_verified);
+    nlohmann::json object = {{"sound", found.ok()},
+                             {"files_verified", report.files_verified},
+                             {"problems", report.problems},
+                             {"set_aside", report.set_aside},
+                             {"notes", report.notes}};
+    if (!found.ok()) {
+      invocation.exit_code = static_cast<int>(found.code());
+      object["error"] = ShownMessage(found.message()), object["exit"] = invocation.exit_code;
+      std::fprintf(stderr, "samara: %s\n", ShownMessage(found.message()).c_str());
+    }
+    PrintJson(object);
+    return Status::Ok();
   }
+  for (const auto& line : report.problems) std::printf("problem: %s\n", line.c_str());
+  for (const auto& line : report.set_aside) std::printf("quarantined: %s\n", line.c_str());
+  for (const auto& line : report.notes) std::printf("note: %s\n", line.c_str());
+  RETURN_IF_ERROR(found);
+  std::printf("%s: sound, %d files verified\n", run.c_str(), report.files_verified);
   return Status::Ok();
 }
 
@@ -122,8 +129,9 @@ void AddFsck(CLI::App& app, Invocation& invocation) {
   auto args = std::make_shared<Arguments>();
   command->add_option("run", args->run, "run folder")->required();
   command->add_flag("--json", args->json, "last line: one JSON object");
-  command->callback(
-      [=, &invocation] { invocation.run = [=] { return RunFsck(args->run, args->json); }; });
+  command->callback([=, &invocation] {
+    invocation.run = [=, &invocation] { return RunFsck(args->run, args->json, invocation); };
+  });
 }
 
 void AddHash(CLI::App& app, Invocation& invocation) {
