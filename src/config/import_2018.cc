@@ -288,7 +288,7 @@ void ReadAccelerated(Import& import, Members& file, std::string& algorithm) {
   if (algorithm.empty()) algorithm = GuessAccelerated(file);
   const bool genetic = IsGenetic(algorithm);
   if (IsNovelty(algorithm))
-    import.Fail("that program has ga, rs and es; expected one of them as --algorithm");
+    import.Fail("that program has ga, rs and es; expected one of them as --program");
   const int64_t frames = ReadGame(import, file);
   ReadModel(import, file);
   ReadCutoff(import, file, algorithm, frames);
@@ -336,7 +336,7 @@ void ReadAccelerated(Import& import, Members& file, std::string& algorithm) {
 // ---- the distributed program
 
 // "FrostbiteNoFrameskip-v4", "Humanoid-v1" or another id. Returns the frames of a step.
-int64_t ReadEnvironment(Import& import, Members& file, const std::string& algorithm) {
+int64_t ReadEnvironment(Import& import, Members& file) {
   constexpr std::string_view kAtari = "NoFrameskip-v4";
   const auto id = file.Word("env_id");
   if (!id) {
@@ -367,7 +367,6 @@ int64_t ReadEnvironment(Import& import, Members& file, const std::string& algori
   if (older)
     import.Warn(fmt::format("env_id: {} is played as {}-v5, whose observations and rewards differ",
                             *id, task));
-  (void)algorithm;
   return 1;
 }
 
@@ -506,7 +505,7 @@ void ReadDistributed(Import& import, Members& file, std::string& algorithm) {
   else
     (void)file.Word("algo_type");
   Members config = file.Object("config");
-  const int64_t frames = ReadEnvironment(import, file, algorithm);
+  const int64_t frames = ReadEnvironment(import, file);
   if (const auto name = file.Word("exp_prefix")) import.Set("run.name", *name);
   ReadCutoff(import, config, algorithm, frames);
   if (IsGenetic(algorithm))

@@ -85,7 +85,7 @@ TEST(ImportConfig2018Test, WhatIsWrongIsNamed) {
       {"accelerated_es", "/return_proc_mode", "rank",
        "return_proc_mode is \"rank\", expected centered_rank, sign or centered_sign_rank"},
       {"accelerated_ga", "/game", "seaquest",
-       "that program has ga, rs and es; expected one of them as --algorithm", "ns"},
+       "that program has ga, rs and es; expected one of them as --program", "ns"},
       {"accelerated_ga", "/game", "seaquest", "deep: expected ga, rs, es, ns or nsr", "deep"},
       {"distributed_es", "/policy/type", nullptr,
        "policy.type: missing: expected GAAtariPolicy, ESAtariPolicy or MujocoPolicy"},
