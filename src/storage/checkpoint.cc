@@ -64,7 +64,6 @@ std::string ManifestText(const CheckpointManifest& saved) {
                              {"run_seconds", info.run_seconds},
                              {"build_id", info.build_id},
                              {"config_hash", info.config_hash},
-                             {"best", info.best},
                              {"note", info.note},
                              {"saved", WallTimeIso()},
                              {"files", std::move(list)}};
@@ -83,7 +82,6 @@ Result<CheckpointManifest> ParseManifest(const nlohmann::json& json, const std::
   ASSIGN_OR_RETURN(info.run_seconds, CountMember(json, "run_seconds", source));
   ASSIGN_OR_RETURN(info.build_id, TextMember(json, "build_id", source));
   ASSIGN_OR_RETURN(info.config_hash, TextMember(json, "config_hash", source));
-  info.best = json.value("best", nlohmann::json()) == true;
   if (json.contains("note")) info.note = json["note"];
   if (json.contains("journal")) {
     JournalPin pin;
@@ -381,17 +379,14 @@ Status CheckpointWriter::Write(const RootedPath& target, const CheckpointInfo& i
 void CheckpointWriter::Prune(const std::string& config_hash) const {
   std::vector<RootedPath> candidates;  // in excess of the last few, latest first
   std::map<uint64_t, RootedPath> oldest_of_hour;
-  bool best_seen = false;
   size_t rank = 0;
   for (const RootedPath& path : ListCheckpoints(checkpoints_)) {
     const auto manifest = ReadManifest(path);
     // what is not ours or cannot be read is none of our business: LatestGood and fsck see to it
     if (!manifest.ok() || manifest->info.config_hash != config_hash) continue;
-    const bool best = manifest->info.best && !best_seen;
-    best_seen = best_seen || best;
     // going back in time, the last one seen of an hour is its oldest
     if (options_.keep_hourly) oldest_of_hour[manifest->info.run_seconds / 3600] = path;
-    if (rank++ >= options_.keep_last && !best) candidates.push_back(path);
+    if (rank++ >= options_.keep_last) candidates.push_back(path);
   }
   for (const RootedPath& path : candidates) {
     const bool kept = std::any_of(oldest_of_hour.begin(), oldest_of_hour.end(),

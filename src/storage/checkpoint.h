@@ -37,7 +37,6 @@ struct CheckpointInfo {
   std::string build_id = {};
   std::string config_hash = {};
   std::optional<JournalPin> journal = {};          // what the journal held when this was saved
-  bool best = false;                               // keep while no later one is the best
   nlohmann::json note = nlohmann::json::object();  // the caller's own small numbers
 };
 

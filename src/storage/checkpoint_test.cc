@@ -214,10 +214,10 @@ TEST_F(CheckpointTest, AManifestWhoseMembersHaveOtherTypesIsDamaged) {
   Overwrite(path / "manifest.json", SealJson(manifest));
   EXPECT_EQ(ReadCheckpoint(path).status().code(), Code::kBadData);
   manifest = good;
-  for (const char* key : {"best", "note", "journal"}) manifest.erase(key);
+  for (const char* key : {"note", "journal"}) manifest.erase(key);
   Overwrite(path / "manifest.json", SealJson(manifest));
   const CheckpointInfo info = ReadCheckpoint(path)->info;
-  EXPECT_FALSE(info.best || info.journal.has_value());
+  EXPECT_FALSE(info.journal.has_value());
 }
 
 TEST_F(CheckpointTest, ARenamedOrLaterCheckpointIsNotTaken) {
@@ -242,15 +242,14 @@ TEST(QuarantineTest, NamesThatItGaveAreKnown) {
     EXPECT_FALSE(IsCorruptName(name)) << name;
 }
 
-TEST_F(CheckpointTest, KeepsTheLastTheOldestPerHourAndTheBest) {
+TEST_F(CheckpointTest, KeepsTheLastAndTheOldestPerHour) {
   CheckpointWriter writer(folder_.path());
   for (uint64_t step = 1; step <= 20; ++step) {
     CheckpointInfo info = Info(step);
     info.run_seconds = step * 600;  // six an hour: hours begin at steps 1, 6, 12, 18
-    info.best = step == 8 || step == 14;
     ASSERT_TRUE(Save(writer, info).ok());
   }
-  EXPECT_EQ(Steps(), (std::vector<uint64_t>{20, 19, 18, 14, 12, 6, 1}));
+  EXPECT_EQ(Steps(), (std::vector<uint64_t>{20, 19, 18, 12, 6, 1}));
   EXPECT_EQ(CountTemporaries(folder_.path()), 0);
 }
 
