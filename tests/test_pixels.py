@@ -114,6 +114,8 @@ def test_a_run_that_is_killed_goes_on_with_its_frames(tmp_path):
 @pytest.mark.parametrize("words, says", [
     (["env.id=Catch-v0?pixels=4"], "Catch-v0?pixels=4: expected pixels=8 to 256, such as Catch-v0?pixels=42"),
     (["env.id=Catc-v0?pixels=16"], "native environment 'Catc-v0' is unknown, the nearest is 'Catch-v0'"),
+    (["env.id=Recall-v0?pixels=16"], "Recall-v0?pixels=16: its picture shows what has to be remembered"),
+    (["env.id=TMaze-v0?pixels=16"], "expected the id without ?pixels="),
     (["network.layers=dense 64 relu"], "dqn learns from images with convolutions and dense layers; expected a line such as"),
     (["network.layers=conv 8 4x4/2 relu, conv 8 20x20 relu, dense 8 relu"], "conv2"),
     (["env.stack=64", "env.id=Catch-v0"], "the environment's observations are vectors, which are not stacked"),

@@ -33,6 +33,7 @@ struct NativeTask {
   std::string id;
   std::function<std::unique_ptr<Environment>(bool render)> make;
   EnvironmentMap (*map)() = nullptr;  // null: it has none
+  bool shows_hidden = false;          // its pictures show what is to be remembered
 };
 
 EnvironmentMap MapOfHardMaze() {
@@ -75,7 +76,8 @@ NativeTask BitFlipTask(const char* id, int64_t bits) {
 }
 
 NativeTask RecallTask(const char* id, const RecallOptions& options) {
-  return {id, [id, options](bool render) { return MakeRecall(id, options, render); }};
+  return {id, [id, options](bool render) { return MakeRecall(id, options, render); }, nullptr,
+          /*shows_hidden=*/true};
 }
 
 NativeTask TwoWeightsOf(const char* id, TwoWeightsTask task) {
@@ -91,7 +93,7 @@ std::vector<NativeTask>& Tasks() {
       {"Catch-v0", MakeCatch},
       RecallTask("Recall-v0", {.delay = 10, .cues = 4}),
       RecallTask("RecallLong-v0", {.delay = 40, .cues = 4}),
-      {"TMaze-v0", MakeTMaze},
+      {"TMaze-v0", MakeTMaze, nullptr, /*shows_hidden=*/true},
       MazeTask({.id = "HardMaze"}),
       MazeTask({.id = "HardMazeSigmoid", .outputs = MazeOutputs::kUnit}),
       MazeTask({.id = "HardMazeDiscrete", .outputs = MazeOutputs::kDiscrete}),
@@ -106,7 +108,7 @@ std::vector<NativeTask>& Tasks() {
       BitFlipTask("BitFlip20-v0", 20),
       BitFlipTask("BitFlip40-v0", 40),
       {"PointReach-v0", MakePointReach},
-      {"Parity-v0", MakeParity},
+      {"Parity-v0", MakeParity, nullptr, /*shows_hidden=*/true},
       TwoWeightsOf("ToyEasy-v0", TwoWeightsTask::kEasy),
       TwoWeightsOf("ToyMedium-v0", TwoWeightsTask::kMedium),
       TwoWeightsOf("ToyWashout-v0", TwoWeightsTask::kWashout),
@@ -154,6 +156,11 @@ Result<EnvironmentFactory> NativeEnvironment(std::string_view id, bool render) {
   const std::string_view task = NativeTaskOf(id);
   ASSIGN_OR_RETURN(EnvironmentFactory inner, FactoryOf(task, render || pixels > 0));
   if (pixels == 0) return inner;
+  if (std::ranges::any_of(Tasks(),
+                          [&](const NativeTask& t) { return t.id == task && t.shows_hidden; }))
+    return Status(Code::kConfig, fmt::format("{}: its picture shows what has to be remembered; "
+                                             "expected the id without {}",
+                                             id, kPixels));
   return EnvironmentFactory(
       [inner = std::move(inner), pixels, render]() -> Result<std::unique_ptr<Environment>> {
         ASSIGN_OR_RETURN(std::unique_ptr<Environment> made, inner());
@@ -195,7 +202,7 @@ void RegisterEnvironment(std::string id,
                          std::function<std::unique_ptr<Environment>(bool render)> make) {
   const std::vector<std::string> ids = NativeEnvironmentIds();
   CHECK(std::find(ids.begin(), ids.end(), id) == ids.end()) << id << " is registered twice";
-  Tasks().push_back({std::move(id), std::move(make), nullptr});
+  Tasks().push_back({std::move(id), std::move(make)});
 }
 
 }  // namespace samara
