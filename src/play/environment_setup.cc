@@ -137,6 +137,29 @@ Status ChooseBins(int64_t bins, EnvironmentSpec& environment) {
   return Status::Ok();
 }
 
+// Bound of the bytes that an episode records; 0 when none does.
+Result<size_t> RecordingBytes(const EnvironmentSetup& setup) {
+  const size_t row = RowBytes(setup.episodes.record, setup.environment);
+  if (row == 0) return size_t{0};
+  const EnvironmentSpec& spec = setup.environment;
+  const int64_t frames = setup.episodes.frames_max;
+  const int64_t of_frames = (frames + spec.frames_per_step - 1) / spec.frames_per_step;
+  const int64_t steps = frames > 0 && spec.steps_max > 0 ? std::min(of_frames, spec.steps_max)
+                        : frames > 0                     ? of_frames
+                                                         : spec.steps_max;
+  const auto rows = static_cast<int64_t>(kPolicyRecordingBytesMax / row);
+  if (steps > 0 && steps <= rows) return static_cast<size_t>(steps) * row;
+  return Status(Code::kConfig,
+                fmt::format("env.frames_max={}: {} records up to {} steps of an episode; expected "
+                            "at least 1 and at most {} frames",
+                            frames, spec.id, rows, rows * spec.frames_per_step));
+}
+
+// Whether actor processes play whole episodes.
+bool PlaysInActors(const ExperimentConfig& config, const EnvironmentSetup& setup) {
+  return !setup.factory && !setup.gpu && config.fleet.inference == "actor";
+}
+
 }  // namespace
 
 Result<EnvironmentSetup> SetUpEvolution(const ExperimentConfig& config, bool render,
@@ -146,6 +169,13 @@ Result<EnvironmentSetup> SetUpEvolution(const ExperimentConfig& config, bool ren
   RETURN_IF_ERROR(CheckTrusted(config.env));
   RETURN_IF_ERROR(FindPreset(config, setup));
   const AtariPreset* atari = setup.preset ? &*setup.preset : nullptr;
+  if (atari != nullptr && atari->life_loss == LifeLoss::kEndsEpisode)
+    return Status(
+        Code::kConfig,
+        fmt::format("env.preset={}: an episode after a lost life goes on with the game of "
+                    "the one before, so that a fitness would depend on who played there "
+                    "before; expected another preset",
+                    config.env.preset));
 
   // 1 who steps the environments
   if (IsNativeEnvironment(config.env.id)) {
@@ -185,6 +215,7 @@ Result<EnvironmentSetup> SetUpEvolution(const ExperimentConfig& config, bool ren
   setup.episodes = MakeEpisodeRule(config, atari, setup.environment);
   ASSIGN_OR_RETURN(setup.episodes.record,
                    config.evolution->Records(setup.environment, setup.network()));
+  if (PlaysInActors(config, setup)) RETURN_IF_ERROR(RecordingBytes(setup).status());
   return setup;
 }
 
@@ -268,28 +299,6 @@ Result<EnvironmentSetup> SetUpLearning(const ExperimentConfig& config, uint32_t 
   return setup;
 }
 
-namespace {
-
-// Bound of the bytes that an episode records; 0 when none does.
-Result<size_t> RecordingBytes(const EnvironmentSetup& setup) {
-  const size_t row = RowBytes(setup.episodes.record, setup.environment);
-  if (row == 0) return size_t{0};
-  const EnvironmentSpec& spec = setup.environment;
-  const int64_t frames = setup.episodes.frames_max;
-  const int64_t of_frames = (frames + spec.frames_per_step - 1) / spec.frames_per_step;
-  const int64_t steps = frames > 0 && spec.steps_max > 0 ? std::min(of_frames, spec.steps_max)
-                        : frames > 0                     ? of_frames
-                                                         : spec.steps_max;
-  const auto rows = static_cast<int64_t>(kPolicyRecordingBytesMax / row);
-  if (steps > 0 && steps <= rows) return static_cast<size_t>(steps) * row;
-  return Status(Code::kConfig,
-                fmt::format("env.frames_max={}: {} records up to {} steps of an episode; expected "
-                            "at least 1 and at most {} frames",
-                            frames, spec.id, rows, rows * spec.frames_per_step));
-}
-
-}  // namespace
-
 Result<std::vector<float>> CollectReference(const EnvironmentSetup& setup, uint64_t seed) {
   if (!setup.factory) return CollectReference(*setup.model, setup.episodes, seed, *setup.fleet);
   ASSIGN_OR_RETURN(const auto fleet, MakeThreadFleet(setup.factory, 1, 0));
@@ -347,7 +356,7 @@ Result<std::unique_ptr<Evaluator>> MakeEvaluator(const ExperimentConfig& config,
                         OrAuto(config.fleet.slots, SlotsPerActor(setup.gpu) * threads), threads));
   }
   if (setup.gpu) return MakeGpuEvaluator(setup);
-  if (!setup.factory && config.fleet.inference == "actor") {
+  if (PlaysInActors(config, setup)) {
     ASSIGN_OR_RETURN(const size_t recording_bytes, RecordingBytes(setup));
     return MakeEpisodeEvaluator(std::move(setup.fleet), std::move(setup.model), recording_bytes);
   }

@@ -64,6 +64,11 @@ Result<bool> AgentTrainer::ResultStands(const json& result) {
   ASSIGN_OR_RETURN(const std::optional<double> stop_at, StopAt(config_.run));
   const json evaluated = result.value("evaluation_mean", json());
   if (stop_at && evaluated.is_number() && evaluated.get<double>() >= *stop_at) return true;
+  // other tests were asked for: they are played, nothing else
+  const auto tested = result.find("test_returns");
+  const bool other =
+      tested != result.end() && static_cast<int64_t>(tested->size()) != learn_.test_episodes;
+  if (other || result.value("test_greedy", learn_.test_greedy) != learn_.test_greedy) return false;
   const auto reached = [](double value, double budget) { return budget > 0 && value >= budget; };
   return reached(result.value("frames", 0.0), learn_.frames) ||
          reached(result.value("updates", 0.0), static_cast<double>(learn_.updates)) ||
@@ -153,6 +158,18 @@ Status AgentTrainer::CheckConfig() const {
   return shared.own->Check(shared);
 }
 
+// kConfig where episodes cannot be repeated one by one, as deterministic mode does after a resume.
+Status AgentTrainer::CheckEpisodes() const {
+  const bool repeats = !setup_.preset || setup_.preset->life_loss != LifeLoss::kEndsEpisode;
+  if (repeats || !learn_.deterministic()) return Status::Ok();
+  return {
+      Code::kConfig,
+      fmt::format("env.preset={}: an episode after a lost life goes on with the game of the one "
+                  "before, which learn.mode=deterministic cannot repeat; expected another "
+                  "preset or mode",
+                  config_.env.preset)};
+}
+
 // Each rank has one of several GPUs; on one rank the first learns and the last infers.
 Status AgentTrainer::ChooseDevices() {
   ASSIGN_OR_RETURN(DeviceChoice choice, ParseDevice(config_.run.device));
@@ -228,6 +245,7 @@ Result<json> AgentTrainer::CheckOnly() {
   RETURN_IF_ERROR(CheckConfig());
   RETURN_IF_ERROR(ChooseDevices());
   ASSIGN_OR_RETURN(setup_, SetUpLearning(config_, /*slots=*/1));
+  RETURN_IF_ERROR(CheckEpisodes());
   ASSIGN_OR_RETURN(const auto agent, MakeAgent(Setup()));
   RETURN_IF_ERROR(CheckMemory(agent->replay_memory(), config_.fleet.engines));
   return json{{"module_input", agent->module_input()}};
@@ -247,6 +265,7 @@ Status AgentTrainer::Build() {
   remote.healthy = [this] { return Healthy(); };
   remote.incarnation = (session_.resumed() ? session_.folder().incarnation() : 1) << 32;
   ASSIGN_OR_RETURN(setup_, SetUpLearning(config_, slots_.size(), /*render=*/false, remote));
+  RETURN_IF_ERROR(CheckEpisodes());
   ASSIGN_OR_RETURN(agent_, MakeAgent(Setup()));
   RETURN_IF_ERROR(CheckMemory(agent_->replay_memory(), config_.fleet.engines));
   return ChooseBatchSize();
@@ -297,12 +316,14 @@ void AgentTrainer::MakeServer() {
   unrolls.buffers = learn_.deterministic() ? slots * (static_cast<uint32_t>(learn_.lag) + 3)
                                            : slots + std::max(queue, batch) + batch;
   unrolls.drop_oldest = learn_.drop_oldest && !learn_.deterministic();
+  const ActionSpec& action = setup_.environment.action;
   store_ = std::make_unique<UnrollStore>(EntryShape{.observation_bytes = shape.observation_bytes,
                                                     .action_values = shape.action_values,
                                                     .behaviour = shape.behaviour,
                                                     .values = shape.values,
                                                     .state = shape.state,
-                                                    .history_bytes = shape.history_bytes},
+                                                    .history_bytes = shape.history_bytes,
+                                                    .choices = action.discrete ? action.n : 0},
                                          unrolls);
   ServerHooks hooks;
   hooks.next = [this](uint32_t slot, uint64_t number) -> std::optional<EpisodeSpec> {
@@ -362,6 +383,7 @@ PlayOptions AgentTrainer::FreshEpisodes(Purpose purpose, uint64_t update, size_t
   };
   play.seed = DeriveKey(seed, purpose, update);
   play.greedy = learn_.test_greedy;
+  play.rewards = learn_.rewards;
   if (setup_.preset) play.life_loss = setup_.preset->life_loss;
   play.share = Share();
   if (learn_.deterministic()) play.shards = Shards();
@@ -405,6 +427,7 @@ json AgentTrainer::ResultOf(const std::vector<double>& test) const {
           {"return_mean", returns_mean},
           {"return_last100", MeanOrNull(last)},
           {"test_returns", test},
+          {"test_greedy", learn_.test_greedy},
           {"test_mean", MeanOrNull(test)},
           {"evaluation_mean", solved ? json(solved->mean) : json()},
           {"best_mean", best ? json(best->mean) : json()},
