@@ -55,11 +55,12 @@ class EvolvedPolicy : public ActingPolicy {
 
 class LearnedPolicy : public ActingPolicy {
  public:
-  LearnedPolicy(EnvironmentSpec environment, std::unique_ptr<Agent> agent, bool greedy,
+  LearnedPolicy(EnvironmentSpec environment, std::unique_ptr<Agent> agent, const LearnConfig& learn,
                 uint32_t memories)
       : environment_(std::move(environment)),
         agent_(std::move(agent)),
-        greedy_(greedy || agent_->explores()),
+        rewards_(learn.rewards),
+        greedy_(learn.test_greedy || agent_->explores()),
         batch_(agent_->shape(), 1),
         memories_(memories) {}
 
@@ -75,7 +76,7 @@ class LearnedPolicy : public ActingPolicy {
     batch_.rows.assign(1, {.slot = request.memory,
                            .first = first,
                            .greedy = request.greedy || agent_->explores(),
-                           .reward = request.reward,
+                           .reward = LearnersReward(rewards_, request.reward),
                            .previous_action = memory.action,
                            .step = memory.steps++,
                            .key = DrawKey(request.memory, memory.episodes),
@@ -95,6 +96,7 @@ class LearnedPolicy : public ActingPolicy {
   };
   const EnvironmentSpec environment_;
   const std::unique_ptr<Agent> agent_;
+  const RewardMode rewards_;  // that the agent sees
   const bool greedy_;
   InferenceBatch batch_;
   std::vector<Memory> memories_;
@@ -109,7 +111,7 @@ Result<std::unique_ptr<ActingPolicy>> MakeActingPolicy(const Policy& policy, uin
     ASSIGN_OR_RETURN(EnvironmentSetup setup, SetUpLearning(config, 1));
     ASSIGN_OR_RETURN(auto agent, MakePolicyAgent(policy, setup, memories));
     return std::unique_ptr<ActingPolicy>(std::make_unique<LearnedPolicy>(
-        setup.environment, std::move(agent), config.learning.learn.test_greedy, memories));
+        setup.environment, std::move(agent), config.learning.learn, memories));
   }
   ASSIGN_OR_RETURN(EnvironmentSetup setup, SetUpEvolution(config));
   RETURN_IF_ERROR(CheckFits(policy, setup));

@@ -35,6 +35,7 @@ Result<std::vector<EpisodeResult>> EvaluateAgent(const Policy& policy,
   play.spec = [&](size_t e) { return EpisodeOf(setup.episodes, options, e); };
   play.seed = DeriveKey(options.seed, Purpose::kEpisodeEval);
   play.greedy = learn.test_greedy;
+  play.rewards = learn.rewards;
   if (setup.preset) play.life_loss = setup.preset->life_loss;
   play.stop = stop;
   std::atomic<uint64_t> over{0};

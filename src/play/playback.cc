@@ -97,6 +97,7 @@ Result<EpisodeResult> WatchAgent(const Policy& policy, uint64_t seed, const Pict
   play.spec = [&](size_t) { return setup.episodes.Make(seed, /*test=*/true); };
   play.seed = seed;
   play.greedy = policy.config.learning.learn.test_greedy;
+  play.rewards = policy.config.learning.learn.rewards;
   if (setup.preset) play.life_loss = setup.preset->life_loss;
   play.shown = [&](const EpisodeRecord& record) {
     const EpisodeResult so_far{

@@ -41,7 +41,8 @@ Result<std::vector<EpisodeResult>> PlayEpisodes(Fleet& fleet, Model& model,
     if (enough || (options.stop && options.stop())) stop();
   };
   InferenceServer server(fleet, model, nullptr,
-                         {.life_loss = options.life_loss,
+                         {.rewards = options.rewards,
+                          .life_loss = options.life_loss,
                           .seed = options.seed,
                           .greedy = options.greedy || model.explores(),
                           .share = options.share,

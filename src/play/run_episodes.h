@@ -15,8 +15,9 @@ namespace samara {
 struct PlayOptions {
   size_t episodes = 1;
   std::function<EpisodeSpec(size_t episode)> spec;
-  uint64_t seed = 0;    // of the draws of actions
-  bool greedy = false;  // the most probable action instead of a draw
+  uint64_t seed = 0;                      // of the draws of actions
+  bool greedy = false;                    // the most probable action instead of a draw
+  RewardMode rewards = RewardMode::kRaw;  // that the model sees; results have raw ones
   LifeLoss life_loss = LifeLoss::kIgnored;
   SlotShare share{};    // others play the rest of the episodes, whose results are not `done` here
   uint32_t shards = 1;  // parts of the slots that share no batch
