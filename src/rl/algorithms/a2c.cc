@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "rl/algorithms/registry.h"
+#include "rl/algorithms/value_targets.h"
 #ifdef SAMARA_AGENTS
 #include "rl/learner/actor_critic.h"
 #endif
@@ -28,6 +29,7 @@ class A2cParameters : public AlgorithmConfig {
   }
   // The loss has no importance weights: a batch is what the current policy played.
   Status Check(const LearningConfig& config) const override {
+    RETURN_IF_ERROR(CheckNoNormalizedValue(config));
     const LearnConfig& learn = config.learn;
     if (learn.deterministic() && learn.lag == 0 && learn.batch == learn.environments)
       return Status::Ok();

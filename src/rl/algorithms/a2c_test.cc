@@ -149,5 +149,16 @@ TEST(A2cTest, RefusesWhatIsOffPolicy) {
   EXPECT_EQ(Check(config).code(), Code::kConfig);
 }
 
+// Its targets are made inside the loss, as V-trace's are: their moments would stay 0 and 1.
+TEST(A2cTest, RefusesNormalizedValues) {
+  LearningConfig config = Config(0.9, 1);
+  config.network.normalize_value = true;
+  EXPECT_EQ(Check(config).message(),
+            "network.normalize_value=true: a2c has no targets to normalize values by; expected "
+            "false");
+  ChooseAlgorithm(config, "vtrace");
+  EXPECT_EQ(Check(config).code(), Code::kConfig);
+}
+
 }  // namespace
 }  // namespace samara::a2c_test

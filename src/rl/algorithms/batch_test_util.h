@@ -8,13 +8,14 @@ namespace samara::batch_test {
 
 constexpr int64_t kActions = 3, kInputs = 2;
 
-inline AgentNetwork SmallNetwork() {
+inline AgentNetwork SmallNetwork(bool normalize_value = false) {
   torch::manual_seed(5);
   return AgentNetworkImpl::Make({.torso = "mlp-4-tanh",
                                  .height = 1,
                                  .width = 1,
                                  .channels = kInputs,
-                                 .outputs = kActions})
+                                 .outputs = kActions,
+                                 .normalize_value = normalize_value})
       .ValueOrThrow();
 }
 

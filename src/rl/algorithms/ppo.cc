@@ -36,8 +36,10 @@ class PpoParameters : public AlgorithmConfig {
     table.Add("ppo.clip", &clip, {0, 1e9}, "", "maximum change of an action's probability ratio");
     table.Add("ppo.value_cost", &value_cost, {0, 1e6}, "",
               "weight of half the value's squared error in the loss");
-    table.Add("ppo.value_clip", &value_clip, {0, 1e9}, "",
-              "maximum change of a value in an update; 0 = no clipping");
+    table.Add(
+        "ppo.value_clip", &value_clip, {0, 1e9}, "",
+        "maximum change of a value in an update, in deviations with network.normalize_value; 0 = "
+        "no clipping");
     table.Add("ppo.units", &units, kUnitsNames,
               "what minibatches are made of: single transitions, or whole unrolls, which a network "
               "with a recurrent core needs");
@@ -208,7 +210,8 @@ class Ppo : public ActorCritic {
       double error = scale * (out.value[i] - targets[row]), by_error = scale;
       if (config_.value_clip > 0) {
         const double old = old_values[row], change = out.value[i] - old;
-        const double bounded = std::clamp(change, -config_.value_clip, config_.value_clip);
+        const double limit = config_.value_clip / scale;
+        const double bounded = std::clamp(change, -limit, limit);
         const double other = scale * (old + bounded - targets[row]);
         if (other * other > error * error) error = other, by_error = bounded == change ? scale : 0;
       }

@@ -376,26 +376,31 @@ TEST(PpoTest, AValueMovesAtMostAsFarAsItsClip) {
 }
 
 // The larger of the two squared errors, and no derivative where it is that of the bounded value: by
-// hand, of a value that has moved from 0 to 0.3 with a clip of 0.1, for targets that are rewards.
-TEST(PpoTest, TheClippedValuesLossByHand) {
+// hand, of a value that has moved from 0 to 0.3 deviations with a clip of 0.1, for targets that are
+// rewards.
+class ClippedValue : public testing::TestWithParam<double> {};
+
+TEST_P(ClippedValue, HasTheLossByHand) {
+  const double deviation = GetParam();
   struct Step {
     float target;
     double squared, error;  // the larger square; what the value's derivative is
   };
   // (0.3 - target)^2 and (0.1 - target)^2
   const Step steps[] = {{1, 0.81, 0}, {-1, 1.69, 1.3}, {0.25F, 0.0225, 0}, {0.1F, 0.04, 0.2}};
-  const AgentNetwork network = SmallNetwork();
+  const AgentNetwork network = SmallNetwork(/*normalize_value=*/deviation != 1);
   const Tensor bias = network->named_parameters()["value_bias"];
   const auto set = [&](double value) {
     const torch::NoGradGuard no_gradient;
     for (Tensor& parameter : network->parameters()) parameter.zero_();
     Tensor(bias).fill_(value);
+    if (deviation != 1) network->values().deviation.fill_(deviation);
   };
   set(0);
   std::vector<float> targets;
   double squared = 0, error = 0;
   for (const Step& step : steps) {
-    targets.push_back(step.target);
+    targets.push_back(static_cast<float>(deviation) * step.target);
     squared += step.squared / std::size(steps), error += step.error / std::size(steps);
   }
   const Tensor never = torch::zeros({std::ssize(steps), 1}, torch::kBool);
@@ -413,6 +418,8 @@ TEST(PpoTest, TheClippedValuesLossByHand) {
   const auto by_bias = torch::autograd::grad({loss.total}, {bias})[0];
   EXPECT_NEAR(by_bias.item<double>(), 0.7 * error, 1e-6);
 }
+
+INSTANTIATE_TEST_SUITE_P(Deviations, ClippedValue, testing::Values(1, 10));
 
 TEST(PpoTest, StopsAtItsTarget) {
   const LearnerBatch batch = OfEpisodes(2, 2, 9);

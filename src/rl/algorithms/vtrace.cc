@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "rl/algorithms/registry.h"
+#include "rl/algorithms/value_targets.h"
 #include "rl/algorithms/vtrace_config.h"
 #ifdef SAMARA_AGENTS
 #include <cmath>
@@ -41,7 +42,8 @@ void VtraceParameters::Bind(ConfigTable& table) {
             "reduction of the loss over the steps of a batch");
 }
 
-Status VtraceParameters::Check(const LearningConfig&) const {
+Status VtraceParameters::Check(const LearningConfig& config) const {
+  RETURN_IF_ERROR(CheckNoNormalizedValue(config));
   if (loss.clip > 0 && vtrace.rho_clip_policy != VtraceConfig().rho_clip_policy)
     return {Code::kConfig,
             "vtrace.rho_clip_policy: has no effect with vtrace.clip, whose ratio takes its place; "

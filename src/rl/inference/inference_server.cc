@@ -168,7 +168,8 @@ void InferenceServer::TakeObservation(uint32_t index, const SlotEvent& event) {
     ++slot.stack_step;
     if (step.life_lost && config_.life_loss != LifeLoss::kIgnored) {
       slot.next.terminated = true;
-      if (config_.life_loss == LifeLoss::kEndsEpisode) slot.stack_step = 0;
+      if (config_.life_loss == LifeLoss::kEndsEpisode)
+        slot.stack_step = 0, slot.next.previous_action = 0;
     }
   }
   slot.next.episode_step = slot.stack_step;
@@ -373,7 +374,7 @@ Status InferenceServer::RestoreSlot(uint32_t index, std::string_view record) {
   const std::string_view next = in.GetBytes();
   if (!in.ok() || next.size() != sizeof slot.next) return bad;
   std::memcpy(&slot.next, next.data(), next.size());
-  if (!HaveFlags({&slot.next, 1})) return bad;
+  if (!AreSound({&slot.next, 1}, action_.discrete ? action_.n : 0)) return bad;
   slot.has_final = in.Get<bool>();
   const size_t bytes = slot.final_observation.size();
   if (!get(slot.final_observation) || slot.final_observation.size() != bytes) return bad;

@@ -543,6 +543,44 @@ TEST(InferenceServerTest, EpisodesThatAreAskedForArePlayedOnceEach) {
   for (const auto& [episode, times] : ended) EXPECT_EQ(times, 1);
 }
 
+// An episode of Atari goes on after a lost life; for the learner it is over, and so is what it
+// remembers of it.
+TEST(InferenceServerTest, ALostLifeThatEndsTheLearnersEpisodeBeginsAnother) {
+  class LivesFleet : public UnreliableFleet {
+   public:
+    using UnreliableFleet::UnreliableFleet;
+    size_t Wait(std::span<SlotEvent> out, std::chrono::microseconds timeout) override {
+      const size_t n = UnreliableFleet::Wait(out, timeout);
+      for (SlotEvent& event : out.first(n)) event.result.life_lost = event.step % 3 == 2;
+      return n;
+    }
+  };
+  class RowsModel : public TestModel {
+   public:
+    using TestModel::TestModel;
+    Status Infer(InferenceBatch& batch) override {
+      for (const InferenceRow& row : batch.rows) {
+        EXPECT_TRUE(!row.first || row.previous_action == 0);
+        begun += row.first ? 1 : 0, remembered += row.previous_action != 0 ? 1 : 0;
+      }
+      return TestModel::Infer(batch);
+    }
+    int begun = 0, remembered = 0;
+  };
+  for (const LifeLoss rule : {LifeLoss::kZeroDiscount, LifeLoss::kEndsEpisode}) {
+    LivesFleet fleet(1);
+    RowsModel model(fleet.spec());
+    ServerHooks hooks;
+    hooks.next = [](uint32_t slot, uint64_t number) {
+      return number < 1 ? Episode(slot, number) : std::nullopt;
+    };
+    InferenceServer server(fleet, model, nullptr, {.life_loss = rule, .ordered = true}, hooks);
+    EXPECT_TRUE(server.Serve().ok());
+    EXPECT_GT(model.remembered, 0);
+    EXPECT_EQ(model.begun > static_cast<int>(kSlots), rule == LifeLoss::kEndsEpisode);
+  }
+}
+
 TEST(RewardsTest, AsTheSourcesDefineThem) {
   EXPECT_EQ(LearnersReward(RewardMode::kRaw, -7.5), -7.5F);
   EXPECT_EQ(LearnersReward(RewardMode::kClip, -7.5), -1.0F);

@@ -35,6 +35,7 @@ class Learner : public Agent {
         all_shards_(shards_ * setup.ranks),
         seed_(setup.seed),
         layout_(layout),
+        choices_(setup.environment.action.discrete ? setup.environment.action.n : 0),
         distribution_(MakeDistribution(setup.environment.action)),
         algorithm_(std::move(algorithm)),
         replay_(algorithm_->replay()),
@@ -166,6 +167,7 @@ class Learner : public Agent {
   const int64_t all_shards_;
   const uint64_t seed_;
   const InputLayout layout_;
+  const int64_t choices_;  // number of discrete actions; 0 when continuous
   const ActionDistribution distribution_;
   const std::unique_ptr<Algorithm> algorithm_;
   const ReplayUse* const replay_;  // the algorithm's; null
@@ -196,6 +198,7 @@ SequenceShape Learner::Sequences() const {
           .observation_bytes = shape().observation_bytes,
           .state = shape().state,
           .history_bytes = shape().history_bytes,
+          .choices = choices_,
           .compress = replay_->keys.compress == Compression::kLz4,
           .parts = PartRuleOf(all_shards_)};
 }

@@ -65,11 +65,11 @@ LearnerLoop::Unrolls LearnerLoop::NextBatch() {
 
 Result<UpdateReport> LearnerLoop::Update(Unrolls batch, double frames) {
   ASSIGN_OR_RETURN(UpdateReport report, agent_.Update(batch, frames));
+  verdict_ = Verdict::kGoOn;
   if (report.applied && report.steps == 0) return report;  // nothing was due
   skipped_in_a_row_ = report.applied ? 0 : skipped_in_a_row_ + 1;
   applied_in_a_row_ = report.applied ? applied_in_a_row_ + 1 : 0;
   if (applied_in_a_row_ >= kSoundAgain) rollbacks_in_a_row_ = 0;
-  verdict_ = Verdict::kGoOn;
   if (skipped_in_a_row_ >= kSkippedMax) {
     skipped_in_a_row_ = 0;
     verdict_ = ++rollbacks_in_a_row_ > kRollbacksMax ? Verdict::kGiveUp : Verdict::kRollBack;

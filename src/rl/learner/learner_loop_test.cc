@@ -21,7 +21,7 @@ class FakeAgent : public Agent {
     ++updates;
     UpdateReport report;
     report.applied = applies;
-    report.steps = 1;
+    report.steps = steps;
     return report;
   }
   uint64_t version() const override { return updates; }
@@ -36,6 +36,7 @@ class FakeAgent : public Agent {
   std::vector<Key> learned;
   uint64_t updates = 0;
   bool applies = true;
+  uint64_t steps = 1;  // of an update
 
  private:
   ModelShape shape_;
@@ -142,6 +143,16 @@ TEST_F(LearnerLoopTest, UpdatesThatAreNotAppliedCallForRollbacksThenForTheEnd) {
   for (uint64_t i = 0; i < LearnerLoop::kRollbacksMax; ++i)
     EXPECT_EQ(update(false, LearnerLoop::kSkippedMax), Verdict::kRollBack);
   EXPECT_EQ(update(false, LearnerLoop::kSkippedMax), Verdict::kGiveUp);
+}
+
+TEST_F(LearnerLoopTest, AnUpdateWithoutStepsRepeatsNoRollback) {
+  LearnerLoop loop = MakeLoop({}, {.slots = kSlots, .batch = 1});
+  agent_.applies = false;
+  for (uint64_t i = 0; i < LearnerLoop::kSkippedMax; ++i) EXPECT_TRUE(loop.Update({}, 0).ok());
+  EXPECT_EQ(loop.verdict(), Verdict::kRollBack);
+  agent_.applies = true, agent_.steps = 0;
+  EXPECT_TRUE(loop.Update({}, 0).ok());
+  EXPECT_EQ(loop.verdict(), Verdict::kGoOn);
 }
 
 }  // namespace

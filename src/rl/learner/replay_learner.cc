@@ -69,6 +69,7 @@ class ReplayLearner final : public Agent {
       : config_(setup.config),
         keys_(ReplayAlgorithmConfig::Of(setup.config).replay),
         hindsight_(HindsightOf(setup)),
+        choices_(setup.environment.action.discrete ? setup.environment.action.n : 0),
         random_shift_(ReplayAlgorithmConfig::Of(setup.config).random_shift),
         combiner_(setup.combiner),
         shards_(ShardsEach(setup.config.learn, setup.ranks)),
@@ -249,6 +250,7 @@ class ReplayLearner final : public Agent {
   const LearningConfig config_;
   const ReplayKeys keys_;
   const HindsightRule hindsight_;
+  const int64_t choices_;  // number of discrete actions; 0 when continuous
   const int64_t random_shift_;
   GradientCombiner* const combiner_;
   const int64_t shards_, first_shard_, all_shards_;
@@ -302,6 +304,7 @@ ReplayShape ReplayLearner::Replay() const {
           .observation_bytes = shape_.observation_bytes,
           .history = torso_ ? static_cast<uint32_t>(torso_->layout().depth() - 1) : 0,
           .action_values = shape_.action_values,
+          .choices = choices_,
           .episodes = keeps_last(),
           .compress = keys_.compress == Compression::kLz4,
           .parts = PartRuleOf(all_shards_)};
@@ -446,7 +449,11 @@ Result<UpdateReport> ReplayLearner::Update(std::span<const UnrollStore::Loan> un
   while (steps_ < due && report.applied) {
     ASSIGN_OR_RETURN(report.applied, TakeStep(frames, report));
   }
-  steps_ = due;  // also after one that was not taken
+  // after a step that was not taken: a copy of the targets that the others would have made
+  bool copies = false;
+  for (; steps_ < due; ++steps_) copies = copies || algorithm_->polyak(steps_) == 0;
+  if (copies)
+    ReplayAlgorithm::Follow(0, Torso(std::span<const float>(learned_)), Torso(std::span(targets_)));
   if (report.steps > 0) {
     report.gradient_norm /= static_cast<double>(report.steps);
     for (auto& [name, value] : report.numbers) value /= static_cast<double>(report.steps);

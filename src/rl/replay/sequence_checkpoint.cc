@@ -74,7 +74,8 @@ std::string SequenceReplay::Save() const {
 // Whether its parts have the sizes that its headers say.
 bool SequenceReplay::Fits(const Block& block) const {
   const size_t entries = block.headers.size(), size = entries * shape_.observation_bytes;
-  if (entries == 0 || entries > shape_.entries() || !HaveFlags(block.headers.values()))
+  if (entries == 0 || entries > shape_.entries() ||
+      !AreSound(block.headers.values(), shape_.choices))
     return false;
   for (const Unroll::Final& final : block.finals)
     if (final.entry >= entries || final.observation.size() != shape_.observation_bytes)

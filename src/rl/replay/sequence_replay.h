@@ -42,6 +42,7 @@ struct SequenceShape {
   size_t observation_bytes = 0;
   size_t state = 0;          // floats
   size_t history_bytes = 0;  // of the frames before entry 0
+  int64_t choices = 0;       // number of discrete actions; 0 when continuous
   bool compress = false;     // observations, by LZ4
   PartRule parts = {};       // of a checkpoint; its items are sequences
   uint32_t entries() const { return overlap + length + 1; }

@@ -1,5 +1,6 @@
 // Checkpoints of a replay of steps (unroll_replay.h).
 #include <algorithm>
+#include <cmath>
 
 #include "core/bytes.h"
 #include "rl/replay/unroll_replay.h"
@@ -163,12 +164,17 @@ std::string UnrollReplay::Save() const {
   return out.Take();
 }
 
-// Whether every episode that needs its last observation has it.
+// Whether every episode that needs its last observation has it, and actions are among the choices.
 bool UnrollReplay::Whole() const {
+  const auto chosen = [this](float action) {
+    return action >= 0 && action < static_cast<float>(shape_.choices) &&
+           action == std::floor(action);
+  };
   for (uint64_t step = 0; step < size(); ++step) {
     const bool needed =
         ends_[step] == kTruncated || (shape_.episodes && ends_[step] == kTerminated);
     if (ends_[step] > kTruncated || (needed && !finals_.contains(step))) return false;
+    if (shape_.choices > 0 && !chosen(actions_[step])) return false;
   }
   return true;
 }

@@ -46,6 +46,7 @@ struct ReplayShape {
   size_t observation_bytes = 0;  // of the newest frame of a stack
   uint32_t history = 0;          // frames of a stack besides it
   size_t action_values = 0;      // floats of a continuous action; 0 when discrete
+  int64_t choices = 0;           // number of discrete actions; 0 when continuous
   // Unrolls have the last observation of terminated episodes too, and the replay finds an episode's
   // later steps in later blocks.
   bool episodes = false;

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <functional>
+#include <limits>
 
 #include "core/bytes.h"
 #include "rl/replay/parts_test_util.h"
@@ -476,6 +477,18 @@ TEST(UnrollReplayTest, OneOfAnotherShapeIsRefused) {
     const Status status = restore(spoils[i]);
     EXPECT_EQ(status.code(), Code::kBadData) << i;
     EXPECT_EQ(status.message(), "the saved replay has another shape than this run's") << i;
+  }
+}
+
+TEST(UnrollReplayTest, ActionsThatAreNoChoiceAreRefused) {
+  ReplayShape shape = kShape;
+  shape.choices = 4;  // actions are 1, 2 and 3
+  SavedReplay saved;
+  EXPECT_TRUE(UnrollReplay(shape).Restore(saved.Encode()).ok());
+  for (const float action : {4.0F, -1.0F, 1.5F, std::numeric_limits<float>::quiet_NaN(),
+                             std::numeric_limits<float>::infinity()}) {
+    saved.actions[1] = action;
+    EXPECT_EQ(UnrollReplay(shape).Restore(saved.Encode()).code(), Code::kBadData) << action;
   }
 }
 

@@ -222,13 +222,14 @@ std::span<T> All(std::vector<T>& rows) {
 
 }  // namespace
 
-bool HaveFlags(std::span<const EntryHeader> headers) {
+bool AreSound(std::span<const EntryHeader> headers, int64_t choices) {
   constexpr size_t kFirst = offsetof(EntryHeader, terminated);
   static_assert(offsetof(EntryHeader, episode_ended) == kFirst + 3);
-  return std::ranges::all_of(headers, [](const EntryHeader& header) {
+  return std::ranges::all_of(headers, [choices](const EntryHeader& header) {
     uint32_t flags = 0;
     std::memcpy(&flags, reinterpret_cast<const char*>(&header) + kFirst, sizeof flags);
-    return (flags & ~0x01010101U) == 0;
+    const auto among = [choices](int32_t a) { return choices == 0 || (a >= 0 && a < choices); };
+    return (flags & ~0x01010101U) == 0 && among(header.action) && among(header.previous_action);
   });
 }
 
@@ -257,6 +258,19 @@ std::string UnrollStore::Save(uint32_t slot) const {
   return out.Take();
 }
 
+// Beginnings that a stream holds between two unrolls; nothing where its counts contradict each
+// other.
+std::optional<uint64_t> UnrollStore::Beginnings(const Stream& stream) const {
+  const uint64_t unrolls = stream.unrolls, length = config_.length, overlap = config_.overlap;
+  if (!stream.begun)
+    return unrolls + stream.entries == 0 ? std::optional<uint64_t>(0) : std::nullopt;
+  if (unrolls == 0 || stream.entries == 0 || (stream.entries - 1) % length != 0 ||
+      (stream.entries - 1) / length != unrolls)
+    return std::nullopt;
+  // one for each entry so far at which an unroll begins, less those that have begun with one
+  return unrolls + overlap / length + 1 - std::max(unrolls, (overlap + length - 1) / length);
+}
+
 Status UnrollStore::Restore(uint32_t slot, std::string_view saved) {
   Stream& stream = streams_[slot];
   const Status bad(Code::kBadData, "the unroll of slot " + std::to_string(slot) +
@@ -268,7 +282,7 @@ Status UnrollStore::Restore(uint32_t slot, std::string_view saved) {
   stream.completed = in.Get<uint64_t>();
   Unroll& tail = stream.tail;
   tail.entries = config_.overlap + 1;
-  if (!GetRows(in, All(tail.headers)) || !HaveFlags(tail.headers) ||
+  if (!GetRows(in, All(tail.headers)) || !AreSound(tail.headers, shape_.choices) ||
       !GetRows(in, All(tail.observations)) || !GetRows(in, All(tail.action_values)) ||
       !GetRows(in, All(tail.behaviour)) || !GetRows(in, All(tail.values)))
     return bad;
@@ -281,7 +295,7 @@ Status UnrollStore::Restore(uint32_t slot, std::string_view saved) {
   }
   stream.beginnings.Clear();
   const auto beginnings = in.Get<uint64_t>();
-  if (beginnings > config_.overlap / config_.length + 2) return bad;
+  if (beginnings != Beginnings(stream)) return bad;
   for (uint64_t i = 0; i < beginnings; ++i) {
     Beginning beginning{std::vector<float>(shape_.state),
                         std::vector<std::byte>(shape_.history_bytes)};

@@ -19,6 +19,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,6 +39,7 @@ struct EntryShape {
   size_t values = 1;             // floats: V(x_t), or one Q-value per action
   size_t state = 0;              // floats of the recurrent state
   size_t history_bytes = 0;      // of the frames that a frame stack holds besides the newest one
+  int64_t choices = 0;           // number of discrete actions; 0 when continuous
 };
 
 struct EntryHeader {
@@ -62,8 +64,9 @@ struct EntryHeader {
 // Checkpoints hold its bytes: another layout needs another kSlotsVersion (slot_records.h).
 static_assert(sizeof(EntryHeader) == 64 && std::is_trivially_copyable_v<EntryHeader>);
 
-// Whether the flags of headers that were read from bytes are 0 or 1: no other byte is a boolean.
-bool HaveFlags(std::span<const EntryHeader> headers);
+// Whether headers that were read from bytes are ones that a run can have: flags are 0 or 1, since
+// no other byte is a boolean, and actions are among the `choices`, unless those are 0.
+bool AreSound(std::span<const EntryHeader> headers, int64_t choices);
 
 // One entry on its way into the store. Spans have the sizes of EntryShape.
 struct Entry {
@@ -160,6 +163,7 @@ class UnrollStore {
     uint64_t completed = 0;      // over all streams of the slot
     Ring<Beginning> beginnings;  // of the unrolls to come, oldest first
   };
+  std::optional<uint64_t> Beginnings(const Stream& stream) const;
   std::unique_ptr<Unroll> MakeUnroll(uint32_t entries) const;
   std::unique_ptr<Unroll> FreeBuffer();
   void Begin(Stream& stream, uint32_t slot) const;

@@ -258,6 +258,7 @@ TEST(UnrollStoreTest, ARestoredStreamContinuesWithTheSameUnrolls) {
 // The bytes of a stream of kShape without overlap, whole but for what a case spoils.
 struct SavedStream {
   char begun = 1;
+  uint64_t entries = 5, unrolls = 1;
   std::vector<EntryHeader> headers = std::vector<EntryHeader>(1);
   std::string observations = "1234", action_values = "1234", behaviour = "12345678",
               values = "1234";
@@ -267,7 +268,7 @@ struct SavedStream {
 
   std::string Encode() const {
     ByteWriter out;
-    out.Put(begun).Put(uint32_t{1}).Put(uint64_t{1}).Put(uint64_t{0}).Put(uint64_t{0});
+    out.Put(begun).Put(uint32_t{1}).Put(entries).Put(unrolls).Put(uint64_t{0});
     out.PutVector(headers).PutBytes(observations).PutBytes(action_values);
     out.PutBytes(behaviour).PutBytes(values).Put(uint64_t{finals.size()});
     for (const auto& [entry, observation] : finals) out.Put(entry).PutBytes(observation);
@@ -292,14 +293,23 @@ TEST(UnrollStoreTest, AStreamOfAnotherShapeIsRefused) {
       [](SavedStream& s) { s.values = "12345678"; },
       [](SavedStream& s) { s.finals[0].first = 1; },
       [](SavedStream& s) { s.finals[0].second = "123"; },
+      [](SavedStream& s) { s.headers[0].action = 3; },
+      [](SavedStream& s) { s.headers[0].previous_action = -1; },
+      [](SavedStream& s) { s.begun = 0; },
+      [](SavedStream& s) { s.entries = 4; },
+      [](SavedStream& s) { s.unrolls = 2; },
+      [](SavedStream& s) { s.entries = s.unrolls = 0; },
+      [](SavedStream& s) { s.beginnings = 0; },
       [](SavedStream& s) { s.beginnings = 3; },
       [](SavedStream& s) { s.beginnings = UINT64_MAX; },
       [](SavedStream& s) { s.state = "123"; },
       [](SavedStream& s) { s.history = "123"; },
       [](SavedStream& s) { s.rest = "x"; },
   };
-  const auto restore = [](const Spoil& spoil) {
-    UnrollStore store(kShape, {.slots = 1, .length = 4, .overlap = 0, .buffers = 2});
+  EntryShape shape = kShape;
+  shape.choices = 3;
+  const auto restore = [&shape](const Spoil& spoil) {
+    UnrollStore store(shape, {.slots = 1, .length = 4, .overlap = 0, .buffers = 2});
     SavedStream stream;
     spoil(stream);
     return store.Restore(0, stream.Encode());

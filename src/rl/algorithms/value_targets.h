@@ -1,0 +1,15 @@
+// Of algorithms whose targets of values are made inside their loss, after minibatches were cut.
+#pragma once
+
+#include "rl/learner/learning_config.h"
+
+namespace samara {
+
+// kConfig: values that are to be normalized by the moments of their targets.
+inline Status CheckNoNormalizedValue(const LearningConfig& config) {
+  if (!config.network.normalize_value) return Status::Ok();
+  return {Code::kConfig, "network.normalize_value=true: " + config.algorithm +
+                             " has no targets to normalize values by; expected false"};
+}
+
+}  // namespace samara
