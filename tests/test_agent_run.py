@@ -85,6 +85,17 @@ def test_another_test_is_played_on_a_resume(run, finished):
     assert "nothing is left to do" in ok("train", "--resume", run).err
 
 
+def test_another_test_is_played_of_a_run_that_ended_at_its_score(tmp_path):
+    run = tmp_path / "run"
+    stop = ["learn.evaluate_every=5000", "learn.evaluate_episodes=20", "run.stop_at=20", "learn.frames=200000"]
+    first = train(run, *CARTPOLE, *stop)
+    assert first["evaluation_mean"] >= 20 and first["frames"] < 200000
+    more = ok("train", "--resume", run, "learn.test_episodes=9", "--quiet", "--json").json
+    assert len(more["test_returns"]) == 9
+    same = ("frames", "evaluation_mean", "parameter_hash")
+    assert [more[key] for key in same] == [first[key] for key in same]
+
+
 def test_the_report_stands_alone(finished, tmp_path):
     run, result = finished
     page = tmp_path / "page.html"

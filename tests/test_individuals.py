@@ -89,6 +89,8 @@ def test_members_of_a_generation_whose_predecessor_was_lost_are_refused(ga, tmp_
     lost = samara("inspect", run, "--lineage")
     assert lost.code == 65 and "generations 1 to 5 were lost" in lost.err, lost
     assert exported(run, tmp_path, "elite")[1]["genome"] == exported(ga, tmp_path, "elite")[1]["genome"]
+    gone = samara("eval", run, "--generation", 3)
+    assert gone.code == 66 and "no generation 3: it was lost" in gone.err, gone
     ok("train", "--resume", run, "ga.generations=7", "--quiet")
     exported(run, tmp_path, "5")  # the one after it is known again
 

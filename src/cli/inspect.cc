@@ -33,8 +33,8 @@ nlohmann::json ToJson(const Ancestor& a) {
 }
 
 nlohmann::json ToJson(const PastCentre& c) {
-  return {{"generation", c.generation}, {"frames", c.frames}, {"mean", OrNull(c.mean)},
-          {"length", c.length},         {"step", c.step},     {"distance", c.distance}};
+  return {{"generation", c.generation}, {"frames", c.frames},     {"mean", OrNull(c.mean)},
+          {"length", c.length},         {"step", OrNull(c.step)}, {"distance", c.distance}};
 }
 
 // Without the column of individuals where none has a number.
@@ -59,10 +59,10 @@ void Print(const Lineage& lineage) {
   } else {
     std::printf("generation        frames      mean      length        step    distance\n");
     for (const PastCentre& c : lineage.centres)
-      std::printf("%10llu  %12llu  %8s  %10.6g  %10.6g  %10.6g\n",
+      std::printf("%10llu  %12llu  %8s  %10.6g  %10s  %10.6g\n",
                   static_cast<unsigned long long>(c.generation),
                   static_cast<unsigned long long>(c.frames), OrDash(c.mean).c_str(), c.length,
-                  c.step, c.distance);
+                  OrDash(c.step).c_str(), c.distance);
   }
 }
 

@@ -120,7 +120,10 @@ Status ReadCentres(const RebuiltRun& run, std::span<const GenerationRecord> reco
     ASSIGN_OR_RETURN(const auto parameters, ParametersOf(best, run.network(), run.initial()));
     centre.length = Norm(parameters);
     if (first.empty()) first = last = parameters;
-    centre.step = Norm(parameters, last), centre.distance = Norm(parameters, first);
+    const bool follows =
+        lineage.centres.empty() || lineage.centres.back().generation + 1 == centre.generation;
+    if (follows) centre.step = Norm(parameters, last);
+    centre.distance = Norm(parameters, first);
     last = parameters;
     lineage.centres.push_back(centre);
     return Status::Ok();

@@ -31,8 +31,9 @@ struct PastCentre {
   uint64_t frames = 0;
   double mean = std::numeric_limits<double>::quiet_NaN();  // of its validation
   double length = 0;                                       // Euclidean norms: of the parameters,
-  double step = 0;      // of the difference to the generation before,
-  double distance = 0;  // of the difference to the first
+  // of the difference to the generation before; NaN: that was lost with the end of the journal
+  double step = std::numeric_limits<double>::quiet_NaN();
+  double distance = 0;  // to the first
 };
 
 struct Lineage {

@@ -134,6 +134,10 @@ Status NoGeneration(const Path& run, int64_t generation, uint64_t last) {
                                 ? "no finished generation yet"
                                 : fmt::format("no generation {}, the last is {}", generation, last);
   ASSIGN_OR_RETURN(const auto folder, RunFolder::Open(run, RunFolder::Mode::kRead));
+  if (generation > 0 && static_cast<uint64_t>(generation) < last)
+    return {Code::kNoInput, fmt::format("{}: no generation {}: it was lost with the end of a "
+                                        "journal; the last is {}",
+                                        run.string(), generation, last)};
   const std::string holder = folder->Holder();
   const auto result = folder->ReadResult();
   const bool finished = result.ok() && result->has_value();

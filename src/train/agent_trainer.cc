@@ -61,18 +61,25 @@ Result<bool> AgentTrainer::ResultStands(const json& result) {
     RETURN_IF_ERROR(Quarantine(session_.folder().path() / "result.json", lost));
     return false;
   }
+  if (!HasTests(result)) return false;
   ASSIGN_OR_RETURN(const std::optional<double> stop_at, StopAt(config_.run));
   const json evaluated = result.value("evaluation_mean", json());
   if (stop_at && evaluated.is_number() && evaluated.get<double>() >= *stop_at) return true;
-  // other tests were asked for: they are played, nothing else
-  const auto tested = result.find("test_returns");
-  const bool other =
-      tested != result.end() && static_cast<int64_t>(tested->size()) != learn_.test_episodes;
-  if (other || result.value("test_greedy", learn_.test_greedy) != learn_.test_greedy) return false;
   const auto reached = [](double value, double budget) { return budget > 0 && value >= budget; };
   return reached(result.value("frames", 0.0), learn_.frames) ||
          reached(result.value("updates", 0.0), static_cast<double>(learn_.updates)) ||
          reached(result.value("seconds", 0.0), config_.run.minutes * 60);
+}
+
+// Whether the tests of a result are those that are asked for: others are played, nothing else.
+bool AgentTrainer::HasTests(const json& result) const {
+  const bool changes = std::ranges::any_of(
+      session_.changes(), [](const auto& change) { return change.starts_with("learn.test_"); });
+  const auto tested = result.find("test_returns");
+  const bool as_many =
+      tested == result.end() || static_cast<int64_t>(tested->size()) == learn_.test_episodes;
+  return !changes && as_many &&
+         result.value("test_greedy", learn_.test_greedy) == learn_.test_greedy;
 }
 
 // kBadData when the agent that a result names is not there: its checkpoint is damaged, or an
