@@ -186,7 +186,6 @@ def test_what_there_is_to_choose_from_is_said_in_full():
     (["classic/cartpole-vtrace", "env.stack=2"], "are not stacked"),
     (["classic/cartpole-vtrace", "network.normalize_value=true"], "vtrace has no targets to normalize values by"),
     (["atari/deep-ga-desktop", "env.preset=dqn-noframeskip-v4"], "goes on with the game of the one before"),
-    (["atari/ppo", "learn.mode=deterministic"], "which learn.mode=deterministic cannot repeat"),
     (["classic/cartpole-es", "env.id=Blackjack-v1", "network.layers=normalize, dense 8 tanh", "es.observation_share=0.5"],
      "env.frames_max=0: gym/Blackjack-v1 records up to"),
 ])

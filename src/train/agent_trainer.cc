@@ -165,16 +165,14 @@ Status AgentTrainer::CheckConfig() const {
   return shared.own->Check(shared);
 }
 
-// kConfig where episodes cannot be repeated one by one, as deterministic mode does after a resume.
-Status AgentTrainer::CheckEpisodes() const {
+// Where episodes cannot be repeated one by one, as deterministic mode does after a resume.
+void AgentTrainer::WarnOfEpisodes() const {
   const bool repeats = !setup_.preset || setup_.preset->life_loss != LifeLoss::kEndsEpisode;
-  if (repeats || !learn_.deterministic()) return Status::Ok();
-  return {
-      Code::kConfig,
-      fmt::format("env.preset={}: an episode after a lost life goes on with the game of the one "
-                  "before, which learn.mode=deterministic cannot repeat; expected another "
-                  "preset or mode",
-                  config_.env.preset)};
+  if (repeats || !learn_.deterministic() || !sync_.is_main()) return;
+  LogWarning(
+      fmt::format("env.preset={}: an episode after a lost life goes on with the game of the "
+                  "one before: the run goes on with other bits after a stop or a lost actor",
+                  config_.env.preset));
 }
 
 // Each rank has one of several GPUs; on one rank the first learns and the last infers.
@@ -252,7 +250,7 @@ Result<json> AgentTrainer::CheckOnly() {
   RETURN_IF_ERROR(CheckConfig());
   RETURN_IF_ERROR(ChooseDevices());
   ASSIGN_OR_RETURN(setup_, SetUpLearning(config_, /*slots=*/1));
-  RETURN_IF_ERROR(CheckEpisodes());
+  WarnOfEpisodes();
   ASSIGN_OR_RETURN(const auto agent, MakeAgent(Setup()));
   RETURN_IF_ERROR(CheckMemory(agent->replay_memory(), config_.fleet.engines));
   return json{{"module_input", agent->module_input()}};
@@ -272,7 +270,7 @@ Status AgentTrainer::Build() {
   remote.healthy = [this] { return Healthy(); };
   remote.incarnation = (session_.resumed() ? session_.folder().incarnation() : 1) << 32;
   ASSIGN_OR_RETURN(setup_, SetUpLearning(config_, slots_.size(), /*render=*/false, remote));
-  RETURN_IF_ERROR(CheckEpisodes());
+  WarnOfEpisodes();
   ASSIGN_OR_RETURN(agent_, MakeAgent(Setup()));
   RETURN_IF_ERROR(CheckMemory(agent_->replay_memory(), config_.fleet.engines));
   return ChooseBatchSize();

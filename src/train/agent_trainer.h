@@ -62,7 +62,7 @@ class AgentTrainer final : public Trainer {
   bool TakesTurns() const { return learn_.deterministic() && learn_.lag == 0; }
   std::string CoresText() const;
   Status CheckConfig() const;
-  Status CheckEpisodes() const;
+  void WarnOfEpisodes() const;
   bool HasTests(const nlohmann::json& result) const;
   Status ChooseDevices();
   Status CheckAgentOf(const nlohmann::json& result) const;
