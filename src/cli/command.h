@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -27,6 +28,7 @@ struct Invocation {
   char** arguments = nullptr;  // of the process
   mode_t umask = 077;          // before ours
   int exit_code = 0;           // where `run` returned ok and printed its object all the same
+  nlohmann::json found = nlohmann::json::object();  // printed with the error of `run` (--json)
 };
 
 // To be called before anything that needs agents (rl/learner/agent.h) of `algorithm`, or of any

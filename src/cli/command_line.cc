@@ -15,14 +15,16 @@
 namespace samara {
 namespace {
 
-int Fail(const Status& status, bool json) {
+// `found`: members of the object besides the error.
+int Fail(const Status& status, bool json, nlohmann::json found = nlohmann::json::object()) {
   // a stop from now on is late; a second one cuts short what is printed here
   IgnoreNextStop();
   LeaveSilently();
   const int exit_code = static_cast<int>(status.code());
   const std::string line = ShownMessage(status.message());
   std::fprintf(stderr, "samara: %s\n", line.c_str());
-  if (json) PrintJson({{"error", line}, {"exit", exit_code}});
+  found["error"] = line, found["exit"] = exit_code;
+  if (json) PrintJson(found);
   return exit_code;
 }
 
@@ -74,7 +76,7 @@ int RunCommandLine(int argc, char** argv) {
     // what scripts read may not have arrived
     if (status.ok() && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0))
       status = {Code::kIoError, "standard output cannot be written: is its disk full?"};
-    return status.ok() ? invocation.exit_code : Fail(status, json);
+    return status.ok() ? invocation.exit_code : Fail(status, json, std::move(invocation.found));
   } catch (const std::exception& error) {
     return Fail(StatusOf(error), json);
   }

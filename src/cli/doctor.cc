@@ -13,7 +13,6 @@
 #include "core/cpu.h"
 #include "core/device.h"
 #include "core/files.h"
-#include "core/message.h"
 #include "core/shell.h"
 #include "core/venv.h"
 #include "fleet/remote/remote.h"
@@ -182,18 +181,11 @@ Status RunDoctor(bool json, Invocation& invocation) {
           "%-4s %-36s %s%s\n", f.good ? "ok" : "BAD", f.what.c_str(), f.found.c_str(),
           f.good || f.found.find(f.remedy) != f.found.npos ? "" : (": " + f.remedy).c_str());
   }
-  const Status found =
-      good ? Status::Ok()
-           : Status(Code::kNoInput, "something is missing: see the lines marked BAD");
-  if (!json) return found;
-  nlohmann::json object = {{"good", good}, {"findings", list}};
-  if (!good) {
-    invocation.exit_code = static_cast<int>(found.code());
-    object["error"] = ShownMessage(found.message()), object["exit"] = invocation.exit_code;
-    std::fprintf(stderr, "samara: %s\n", ShownMessage(found.message()).c_str());
-  }
-  PrintJson(object);
-  return Status::Ok();
+  const nlohmann::json object = {{"good", good}, {"findings", list}};
+  if (good && json) PrintJson(object);
+  if (good) return Status::Ok();
+  invocation.found = object;
+  return {Code::kNoInput, "something is missing: see the lines marked BAD"};
 }
 
 }  // namespace

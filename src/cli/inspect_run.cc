@@ -6,7 +6,6 @@
 #include "cli/command.h"
 #include "config/experiment.h"
 #include "core/log.h"
-#include "core/message.h"
 #include "report/metrics_csv.h"
 #include "report/report.h"
 #include "storage/agent_state.h"
@@ -50,26 +49,22 @@ Status RunHash(const std::string& run, int64_t generation, bool json) {
 
 Status RunFsck(const std::string& run, bool json, Invocation& invocation) {
   ASSIGN_OR_RETURN(const FsckReport report, Fsck(run));
-  const Status found = report.status();
-  if (json) {
-    nlohmann::json object = {{"sound", found.ok()},
-                             {"files_verified", report.files_verified},
-                             {"problems", report.problems},
-                             {"set_aside", report.set_aside},
-                             {"notes", report.notes}};
-    if (!found.ok()) {
-      invocation.exit_code = static_cast<int>(found.code());
-      object["error"] = ShownMessage(found.message()), object["exit"] = invocation.exit_code;
-      std::fprintf(stderr, "samara: %s\n", ShownMessage(found.message()).c_str());
-    }
-    PrintJson(object);
-    return Status::Ok();
+  const nlohmann::json object = {{"sound", report.status().ok()},
+                                 {"files_verified", report.files_verified},
+                                 {"problems", report.problems},
+                                 {"set_aside", report.set_aside},
+                                 {"notes", report.notes}};
+  if (!json) {
+    for (const auto& line : report.problems) std::printf("problem: %s\n", line.c_str());
+    for (const auto& line : report.set_aside) std::printf("quarantined: %s\n", line.c_str());
+    for (const auto& line : report.notes) std::printf("note: %s\n", line.c_str());
   }
-  for (const auto& line : report.problems) std::printf("problem: %s\n", line.c_str());
-  for (const auto& line : report.set_aside) std::printf("quarantined: %s\n", line.c_str());
-  for (const auto& line : report.notes) std::printf("note: %s\n", line.c_str());
-  RETURN_IF_ERROR(found);
-  std::printf("%s: sound, %d files verified\n", run.c_str(), report.files_verified);
+  invocation.found = object;
+  RETURN_IF_ERROR(report.status());
+  if (json)
+    PrintJson(object);
+  else
+    std::printf("%s: sound, %d files verified\n", run.c_str(), report.files_verified);
   return Status::Ok();
 }
 
