@@ -165,7 +165,7 @@ Status AgentTrainer::CheckConfig() const {
   return shared.own->Check(shared);
 }
 
-// Where episodes cannot be repeated one by one, as deterministic mode does after a resume.
+// Warns where episodes cannot be repeated one by one, as deterministic mode does after a resume.
 void AgentTrainer::WarnOfEpisodes() const {
   const bool repeats = !setup_.preset || setup_.preset->life_loss != LifeLoss::kEndsEpisode;
   if (repeats || !learn_.deterministic() || !sync_.is_main()) return;

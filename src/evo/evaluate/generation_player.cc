@@ -151,8 +151,9 @@ Result<GenerationPlayer::Results> GenerationPlayer::PlayOrdered(OrderedWork::Pla
                                                                 const StopToken& stop) {
   const size_t tasks = plan.tasks;
   if (records) finished_.clear();
+  uint64_t reused = 0;
   for (const auto& [index, result] : finished_[Phase::kPopulation])
-    if (index < tasks) frames_reused_ += result.frames;
+    if (index < tasks) reused += result.frames;
   OrderedWork work(std::move(plan), stop, finished_[Phase::kPopulation]);
   if (!records)
     work.OnPost([this](uint32_t i, const EpisodeResult& r) { Note(Phase::kPopulation, i, r); });
@@ -171,7 +172,10 @@ Result<GenerationPlayer::Results> GenerationPlayer::PlayOrdered(OrderedWork::Pla
   const Status status = evaluator_.Play(policies, work);
   Show(nullptr, frames_ + work.counts().frames);
   episodes_before_ = tasks;
-  if (work.Complete() && status.ok()) return work.TakeResults();
+  if (work.Complete() && status.ok()) {
+    frames_reused_ += reused;
+    return work.TakeResults();
+  }
   KeepNow();
   RETURN_IF_ERROR(status);
   return Status(Code::kTryAgain, "stopped while playing the population");

@@ -1,4 +1,4 @@
-// Of algorithms whose targets of values are made inside their loss, after minibatches were cut.
+// Checks for algorithms that make the targets of values inside their loss.
 #pragma once
 
 #include "rl/learner/learning_config.h"
