@@ -91,7 +91,7 @@ def test_the_distributed_es_runs(tmp_path):
     assert toml["env"] == {"id": "Hopper-v5"} and toml["network"] == {"layers": "dense 32 tanh, dense 16 tanh"}
     es = toml["es"]
     assert es | {"population": 30, "sigma": 0.03, "weight_decay": 0.002, "learning_rate": 0.02} == es
-    assert es["min_steps"] == 3000
+    assert es["min_steps"] == 3000 and es["init"] == "unit_norm_0.01"
     assert es | {"optimizer": "adam", "validation_episodes": 3, "shaping": "centered_rank"} == es
     told = " ".join(warnings)
     assert "Hopper-v1 is played as Hopper-v5" in told and "policy.init_from" in told
@@ -128,6 +128,17 @@ def test_observations_are_normalised_where_the_file_says_so(tmp_path):
     toml = tomllib.loads((tmp_path / "x.toml").read_text())
     assert toml["network"] == {"layers": "normalize, dense 32 tanh, dense 16 tanh"}
     assert toml["es"]["observation_share"] == 0.01
+
+
+def test_the_first_weights_are_those_of_the_policy(tmp_path):
+    """normc_initializer(0.01) in MujocoPolicy's output layer; ESAtariPolicy has its library's default, Glorot's."""
+    config = read("distributed_es")
+    config |= {"env_id": "FrostbiteNoFrameskip-v4", "policy": {"type": "ESAtariPolicy", "args": {}}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    ok("import", tmp_path / "config.json", "--out", tmp_path / "x.toml")
+    assert tomllib.loads((tmp_path / "x.toml").read_text())["es"]["init"] == "xavier"
+    assert imported("distributed_nsr", tmp_path)[0]["es"]["init"] == "unit_norm_0.01"
+    assert "init" not in imported("accelerated_es", tmp_path)[0]["es"]
 
 
 def test_bins_of_actions_are_read(tmp_path):

@@ -370,10 +370,22 @@ int64_t ReadEnvironment(Import& import, Members& file) {
   return 1;
 }
 
+// Sets es.init to what the policy's layers began with: its own normalised columns for MuJoCo, the
+// library's default for Atari. A GA draws its first population itself (ReadDistributedGa).
+void SetInitialWeights(Import& import, const std::string& policy, const std::string& algorithm) {
+  if (IsGenetic(algorithm)) return;
+  static const std::map<std::string, std::string> kInits = {{"MujocoPolicy", "unit_norm_0.01"},
+                                                            {"ESAtariPolicy", "xavier"},
+                                                            {"GAAtariPolicy", "unit_norm"}};
+  if (const auto found = kInits.find(policy); found != kInits.end())
+    import.Set("es.init", found->second);
+}
+
 // `normalizes`: observations, by mean and deviation.
 void ReadPolicy(Import& import, Members policy, const std::string& algorithm, bool normalizes) {
   const auto type = policy.Word("type");
   Members args = policy.Object("args");
+  SetInitialWeights(import, type.value_or(""), algorithm);
   const auto activation = args.Word("nonlin_type").value_or("relu");
   if (activation != "relu" && activation != "tanh")
     import.Fail(fmt::format("{} is {}, expected relu or tanh", args.Path("nonlin_type"),
