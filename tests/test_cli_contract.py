@@ -148,6 +148,7 @@ EVOLUTION = "deep-ga or random-search or ga-ns or map-elites or ssga"
     (["classic/cartpole-ga", "network.lstm=16"], "network.lstm belongs to run.algorithm=vtrace"),
     (["classic/cartpole-ga", "run.algorithm=random-search", "learn.frames=5"], "this run is random-search"),
     (["classic/cartpole-vtrace", "run.algorithm=deep-ga"], "learn.batch belongs to run.algorithm=vtrace"),
+    (["classic/cartpole-es", "run.algorithm=pgpe"], "expected a preset of pgpe ('samara list presets'), or a .toml file"),
 ])
 def test_a_key_of_another_algorithm_is_refused(words, says):
     """What a run would not read is refused, and said to be another algorithm's."""

@@ -184,6 +184,19 @@ Status Follow(const World& world, const TrainArguments& args, Invocation& invoca
   return Status::Ok();
 }
 
+// Reads a preset or file; where another algorithm was chosen, keys of its own are in the way.
+Status ReadPreset(const std::string& toml, const std::string& preset, const std::string& algorithm,
+                  ConfigTable& table) {
+  const Status read = table.ParseToml(toml, preset);
+  ExperimentConfig own;
+  own.ChooseAlgorithm(toml);
+  if (read.ok() || own.run.algorithm == algorithm) return read;
+  return {read.code(),
+          fmt::format("{}; expected a preset of {} ('samara list presets'), or a .toml file of "
+                      "your own without the tables of {}",
+                      read.message(), algorithm, own.run.algorithm)};
+}
+
 // The configuration of a preset or file with these overrides.
 Result<ExperimentConfig> Configure(const TrainArguments& args, const std::string& preset,
                                    const std::vector<std::string>& overrides) {
@@ -193,7 +206,7 @@ Result<ExperimentConfig> Configure(const TrainArguments& args, const std::string
   ConfigTable table = config.Table();
   // first, since it decides which keys there are
   RETURN_IF_ERROR(table.Set("run.algorithm", config.run.algorithm));
-  RETURN_IF_ERROR(table.ParseToml(toml, preset));
+  RETURN_IF_ERROR(ReadPreset(toml, preset, config.run.algorithm, table));
   const bool code = ChoosesCode(config.env) || !config.learning.network.module.empty();
   if (preset.ends_with(".toml") && code && !args.trust && !ChoosesAllCode(config, overrides))
     RETURN_IF_ERROR(CheckOwn(preset));
