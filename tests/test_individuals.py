@@ -160,26 +160,45 @@ def test_the_lineage_of_an_elite(ga, tmp_path):
     assert len(early["ancestors"]) == 1 and early["generation"] == 1
 
 
-def test_the_lineage_of_a_steady_state_ga(tmp_path):
-    """Its journal has no population: the ancestors are those that were the elite once."""
-    (tmp_path / "ssga.toml").write_text(
-        '[run]\nalgorithm = "ssga"\nseed = 3\nvideo = false\nrandom_episodes = 1\nfinal_test_episodes = 2\n'
+SSGA = ('[run]\nalgorithm = "ssga"\nseed = 3\nvideo = false\nrandom_episodes = 1\nfinal_test_episodes = 2\n'
         '[env]\nid = "CartPole-v1"\n[network]\nname = "mlp-16-16-relu"\n'
-        "[ga]\npopulation = 12\nbirths = 12\nevaluations = 200\n"
-    )
+        "[ga]\npopulation = 12\nbirths = 12\nevaluations = 200\n")  # fmt: skip
+
+
+def test_the_lineage_of_a_steady_state_ga(tmp_path):
+    """Every ancestor, with the first generation whose end it lived to see, if any."""
+    (tmp_path / "ssga.toml").write_text(SSGA)
     run = tmp_path / "run"
     last = train(run, tmp_path / "ssga.toml")["generation"]
     ancestors = ok("inspect", run, "--lineage", "--json").json["ancestors"]
     elites = {g: exported(run, tmp_path, "elite", "--generation", g)[1]["genome"] for g in range(1, last + 1)}
     assert ancestors[-1]["mutations"] == (len(elites[last]) - 32) // 24 > 0
+    assert [a["mutations"] for a in ancestors] == list(range(len(ancestors)))
+    keys = [elites[last][16:32], *(elites[last][at : at + 16] for at in range(32, len(elites[last]), 24))]
+    assert [bytes.fromhex(key)[::-1].hex() for key in keys] == [a["key"] for a in ancestors]
+    generations = [a["generation"] for a in ancestors if a["generation"] is not None]
+    assert generations == sorted(generations) and ancestors[-1]["generation"] is not None
     for a in ancestors:
-        genome = elites[a["generation"]]
-        assert elites[last][16:].startswith(genome[16:]) and a["individual"] is None
-        assert bytes.fromhex(genome[-24:-8] if a["mutations"] else genome[16:32])[::-1].hex() == a["key"]
-        assert genome not in [elites[g] for g in range(1, a["generation"])], "the first generation that had it"
+        assert a["individual"] is None and (a["frames"] is None) == (a["generation"] is None) == (a["fitness"] is None)
+        elite = [g for g, genome in elites.items() if (len(genome) - 32) // 24 == a["mutations"]
+                 and elites[last][16:].startswith(genome[16:])]  # fmt: skip
+        assert not elite or a["generation"] <= elite[0], "an elite lives at the end of its generation"
     table = ok("inspect", run, "--lineage").out.splitlines()
     assert table[0].split() == ["generation", "frames", "fitness", "mutations", "key", "power"]
     assert len(table) == 1 + len(ancestors)
+
+
+def test_the_lineage_of_safe_mutations(tmp_path):
+    """Their seeds alone rebuild nobody, but say who descends from whom."""
+    (tmp_path / "ssga.toml").write_text(SSGA)
+    for name, words in (("ssga", [tmp_path / "ssga.toml"]), ("deep-ga", GA)):
+        train(tmp_path / name, *words, "ga.mutation=sm_r", "ga.mutation_power=1", "run.seed=4")
+        lineage = ok("inspect", tmp_path / name, "--lineage", "--json").json
+        ancestors = lineage["ancestors"]
+        assert lineage["centres"] == [] and [a["mutations"] for a in ancestors] == list(range(len(ancestors)))
+        assert len(ancestors) > 1 and {a["individual"] for a in ancestors} == {None}
+        # every parent of a Deep GA is in the state of its generation
+        assert name == "ssga" or None not in {a["generation"] for a in ancestors}
 
 
 def test_the_history_of_a_centre(es, tmp_path):

@@ -20,12 +20,20 @@ nlohmann::json OrNull(double value) {
   return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json();
 }
 
+nlohmann::json OrNull(std::optional<uint64_t> number) {
+  return number ? nlohmann::json(*number) : nlohmann::json();
+}
+
+std::string OrDash(std::optional<uint64_t> number) {
+  return number ? std::to_string(*number) : "-";
+}
+
 std::string OrDash(double value) { return std::isfinite(value) ? fmt::format("{:g}", value) : "-"; }
 
 nlohmann::json ToJson(const Ancestor& a) {
-  return {{"generation", a.generation},
-          {"individual", a.individual ? nlohmann::json(*a.individual) : nlohmann::json()},
-          {"frames", a.frames},
+  return {{"generation", OrNull(a.generation)},
+          {"individual", OrNull(a.individual)},
+          {"frames", a.generation ? nlohmann::json(a.frames) : nlohmann::json()},
           {"fitness", OrNull(a.fitness)},
           {"mutations", a.mutations},
           {"key", fmt::format("{:016x}", a.key)},
@@ -44,11 +52,10 @@ void Print(const std::vector<Ancestor>& ancestors) {
   std::printf("generation%s        frames   fitness  mutations  key               power\n",
               numbered ? "  individual" : "");
   for (const Ancestor& a : ancestors) {
-    const std::string individual = a.individual ? std::to_string(*a.individual) : "-";
-    std::printf("%10llu%s  %12llu  %8s  %9zu  %016llx  %g\n",
-                static_cast<unsigned long long>(a.generation),
-                numbered ? fmt::format("  {:>10}", individual).c_str() : "",
-                static_cast<unsigned long long>(a.frames), OrDash(a.fitness).c_str(), a.mutations,
+    const std::optional<uint64_t> frames = a.generation ? std::optional(a.frames) : std::nullopt;
+    std::printf("%10s%s  %12s  %8s  %9zu  %016llx  %g\n", OrDash(a.generation).c_str(),
+                numbered ? fmt::format("  {:>10}", OrDash(a.individual)).c_str() : "",
+                OrDash(frames).c_str(), OrDash(a.fitness).c_str(), a.mutations,
                 static_cast<unsigned long long>(a.key), a.power);
   }
 }
@@ -127,7 +134,7 @@ Status RunCandidates(const std::string& run, int64_t generation, bool as_json) {
       static_cast<unsigned long long>(found.summary.frames), rebuilt->network().parameter_count);
   for (const nlohmann::json& row : candidates)
     std::printf("  %-12s fitness %s%s\n", row["name"].get<std::string>().c_str(),
-                row["fitness"].is_null() ? "-" : OrDash(row["fitness"]).c_str(),
+                row["fitness"].is_null() ? "-" : OrDash(row["fitness"].get<double>()).c_str(),
                 row.contains("mutations")
                     ? fmt::format(", {} mutations", row["mutations"].get<size_t>()).c_str()
                     : "");

@@ -37,53 +37,53 @@ Status ForEachGeneration(const RebuiltRun& run, std::span<const GenerationRecord
 // The ancestors of one genome, found in the order of generations.
 class GenomeLineage {
  public:
-  explicit GenomeLineage(const Genome& elite) : elite_(elite) {}
+  explicit GenomeLineage(Genome elite) : elite_(std::move(elite)) {}
 
   // Adds the start of the run.
   void Begin(const EvolutionAlgorithm& algorithm) {
-    for (const NamedCandidate& named : algorithm.Candidates())
-      if (const auto* genome = std::get_if<Genome>(&named.candidate)) Note(*genome, {});
+    for (const ScoredGenome& scored : algorithm.Genomes()) Note(scored.genome, {.generation = 0});
   }
 
   Status Visit(const EvolutionAlgorithm& before, const EvolutionAlgorithm& after,
                const GenerationRecord& record) {
     numbered_ = numbered_ || before.MembersOfNext() > 0;
     const EvolutionSummary summary = after.summary();
-    for (const NamedCandidate& named : after.Candidates()) {
-      const auto* genome = std::get_if<Genome>(&named.candidate);
-      if (genome == nullptr || !IsNew(*genome)) continue;
+    for (const auto& [genome, fitness] : after.Genomes()) {
+      if (!IsNew(genome)) continue;
       Ancestor found;
       found.generation = summary.generation, found.frames = summary.frames;
-      found.fitness = named.fitness;
+      found.fitness = fitness;
       if (const uint64_t previous = before.summary().generation; previous + 1 != summary.generation)
         return {Code::kBadData, fmt::format("generations {} to {} were lost with the end of the "
                                             "journal, so that ancestors cannot be rebuilt",
                                             previous + 1, summary.generation - 1)};
-      found.individual = Find(before, *genome);
+      found.individual = Find(before, genome);
       if (!found.individual && before.MembersOfNext() > 0)
         return {Code::kBadData,
                 fmt::format("generation {}: its population, rebuilt from seeds, lacks the elite's "
                             "ancestor with {} mutations: the journal is another run's",
-                            summary.generation, genome->mutations.size())};
+                            summary.generation, genome.mutations.size())};
       if (found.individual && *found.individual < record.fitness.size())
         found.fitness = record.fitness[*found.individual];
-      Note(*genome, found);
+      Note(genome, found);
     }
     return Status::Ok();
   }
 
-  // Oldest first; one of each length. Of an algorithm whose population cannot be rebuilt those that
-  // were the elite once.
+  // Oldest first, one of each length from the first parameters or the policy that the run began
+  // from.
   Result<std::vector<Ancestor>> Take() const {
     std::vector<Ancestor> ancestors;
-    for (const auto& [mutations, ancestor] : by_length_) {
-      const bool first = ancestors.empty() && (mutations == 0 || ancestor.generation == 0);
-      if (numbered_ && !first && (ancestors.empty() || ancestors.back().mutations + 1 != mutations))
-        return Missing(mutations - 1);
-      ancestors.push_back(ancestor);
+    const bool given = !by_length_.empty() && by_length_.begin()->second.generation == 0;
+    const size_t last = elite_.mutations.size();
+    for (size_t length = given ? by_length_.begin()->first : 0; length <= last; ++length) {
+      if (const auto found = by_length_.find(length); found != by_length_.end())
+        ancestors.push_back(found->second);
+      else if (numbered_ || length == last)
+        return Missing(length);
+      else
+        ancestors.push_back(WithSeeds({}, length));
     }
-    if (ancestors.empty() || ancestors.back().mutations != elite_.mutations.size())
-      return Missing(elite_.mutations.size());
     return ancestors;
   }
 
@@ -102,10 +102,15 @@ class GenomeLineage {
   }
   void Note(const Genome& genome, Ancestor ancestor) {
     if (!IsNew(genome)) return;
-    ancestor.mutations = genome.mutations.size();
-    ancestor.key = genome.mutations.empty() ? genome.initial : genome.mutations.back().key;
-    ancestor.power = genome.mutations.empty() ? 0 : genome.mutations.back().power;
-    by_length_[ancestor.mutations] = ancestor;
+    by_length_[genome.mutations.size()] = WithSeeds(ancestor, genome.mutations.size());
+  }
+  // The ancestor with the first `length` mutations of the elite.
+  Ancestor WithSeeds(Ancestor ancestor, size_t length) const {
+    const Mutation* last = length == 0 ? nullptr : &elite_.mutations[length - 1];
+    ancestor.mutations = length;
+    ancestor.key = last == nullptr ? elite_.initial : last->key;
+    ancestor.power = last == nullptr ? 0 : last->power;
+    return ancestor;
   }
 
   const Genome elite_;
@@ -150,12 +155,13 @@ Result<Lineage> ReadLineage(const Path& path, int64_t generation) {
                   .best_mean = last.best_mean,
                   .ancestors = {},
                   .centres = {}};
-  const auto* elite = std::get_if<Genome>(&last.best);
-  if (elite == nullptr) {
+  ASSIGN_OR_RETURN(const auto end, run->At(records));
+  const std::vector<ScoredGenome> genomes = end->Genomes();
+  if (genomes.empty()) {
     RETURN_IF_ERROR(ReadCentres(*run, records, lineage).Annotate(path.string()));
     return lineage;
   }
-  GenomeLineage ancestors(*elite);
+  GenomeLineage ancestors(genomes.front().genome);
   ASSIGN_OR_RETURN(const auto begin, run->At({}));
   ancestors.Begin(*begin);
   RETURN_IF_ERROR(ForEachGeneration(*run, records,

@@ -13,12 +13,13 @@
 
 namespace samara {
 
-// An ancestor of an elite that is a genome: each has one mutation more than the one before; where
-// the algorithm numbers no members, they are those that were the elite once.
+// An ancestor of an elite that is a genome: each has one mutation more than the one before.
 struct Ancestor {
-  uint64_t generation = 0;             // the first that had it; 0: the run began from it
-  std::optional<uint64_t> individual;  // its number in the population of that generation
-  uint64_t frames = 0;                 // counted frames of the run after that generation
+  // The first whose recorded state has it; 0: the run began from it. None: it was born and replaced
+  // between two records of an algorithm that numbers no members.
+  std::optional<uint64_t> generation = {};
+  std::optional<uint64_t> individual = {};  // its number in the population of that generation
+  uint64_t frames = 0;                      // counted frames of the run after that generation
   double fitness = std::numeric_limits<double>::quiet_NaN();  // in that generation
   size_t mutations = 0;
   uint64_t key = 0;  // of its last mutation; without mutations: of its initial parameters

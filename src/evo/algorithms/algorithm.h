@@ -58,6 +58,12 @@ struct NamedCandidate {
   double fitness = std::numeric_limits<double>::quiet_NaN();
 };
 
+// An individual of a state by its line of mutations, which of safe ones does not rebuild it alone.
+struct ScoredGenome {
+  Genome genome;
+  double fitness = std::numeric_limits<double>::quiet_NaN();
+};
+
 // Summary of a state, for callers that know no algorithm. REQUIRES of `best`: generation > 0.
 struct EvolutionSummary : EvolutionCounters {
   Digest population_hash{};  // equal for any number of threads, actors, ranks and kills
@@ -136,6 +142,9 @@ class EvolutionAlgorithm {
   // Policies that `samara export --individual NAME` finds in the state: the best candidate first,
   // under a name of the algorithm's own, then others that it holds.
   virtual std::vector<NamedCandidate> Candidates() const;
+  // The individuals that the state holds, the best first, also those that Candidates leaves out.
+  // Empty: the algorithm evolves vectors.
+  virtual std::vector<ScoredGenome> Genomes() const { return {}; }
   // The population that Step plays next, rebuilt from the state: its size and its members, in the
   // order of GenerationReport::fitness. 0: it cannot be rebuilt.
   virtual uint64_t MembersOfNext() const { return 0; }

@@ -70,6 +70,7 @@ class Ssga : public EvolutionAlgorithm {
   std::string EncodeState() const override { return state_.Encode(); }
   Status RestoreState(std::string_view bytes) override;
   EvolutionSummary summary() const override { return state_.Summary(); }
+  std::vector<ScoredGenome> Genomes() const override;
 
  private:
   class Births;
@@ -289,6 +290,14 @@ size_t Ssga::BirthsOfNext() const {
 
 size_t Ssga::EpisodesOfNext() const {
   return BirthsOfNext() + config_.budget.TestEpisodes(state_.generation + 1);
+}
+
+std::vector<ScoredGenome> Ssga::Genomes() const {
+  std::vector<ScoredGenome> genomes;
+  if (state_.best) genomes.push_back({state_.best->genome, state_.best->fitness});
+  for (const SsgaMember& member : state_.population)
+    genomes.push_back({member.genome, member.fitness});
+  return genomes;
 }
 
 Status Ssga::RestoreState(std::string_view bytes) {

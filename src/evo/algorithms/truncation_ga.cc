@@ -223,6 +223,13 @@ std::vector<NamedCandidate> TruncationGa::Candidates() const {
   return candidates;
 }
 
+std::vector<ScoredGenome> TruncationGa::Genomes() const {
+  std::vector<ScoredGenome> genomes;
+  if (state_.elite) genomes.push_back({state_.elite->genome, state_.elite->fitness});
+  for (const Parent& parent : state_.parents) genomes.push_back({parent.genome, parent.fitness});
+  return genomes;
+}
+
 Status TruncationGa::RestoreState(std::string_view bytes) {
   ASSIGN_OR_RETURN(GaState state, GaState::Decode(bytes));
   return Restore(std::move(state));

@@ -18,6 +18,7 @@ class TruncationGa : public EvolutionAlgorithm {
   Status RestoreState(std::string_view bytes) override;
   EvolutionSummary summary() const override { return state_.Summary(); }
   std::vector<NamedCandidate> Candidates() const override;
+  std::vector<ScoredGenome> Genomes() const override;
   uint64_t MembersOfNext() const override {
     // what parents saw is not in the state
     return config_.mutation.safe() ? 0 : static_cast<uint64_t>(config_.population);
