@@ -26,7 +26,7 @@ void EsSettings::Bind(ConfigTable& table) {
             "number of members per generation, in pairs of a perturbation and its opposite");
   table.AddFormer("es.pairs", "es.population", "twice the number of pairs", Doubled);
   table.Add("es.episodes", &episodes, {1, 1000}, "episodes", "episodes per member");
-  table.Add("es.sigma", &sigma, {0, kMutationPowerMax}, "",
+  table.Add("es.sigma", &sigma, {1e-12, kMutationPowerMax}, "",
             "standard deviation of the perturbations");
   table.Add("es.noise", &noise, kCounterNoiseNames, "kind of noise; quantile8 is faster",
             OnResume::kMustMatchAdded);

@@ -43,7 +43,7 @@ void GaConfig::BindRows(ConfigTable& table, GaSelection selection) {
   table.Add("ga.population", &population, {1, 10'000'000}, "genomes",
             "number of members per generation");
   if (selection != GaSelection::kByCell)
-    table.Add("ga.parents", &parents, {0, 1'000'000}, "genomes",
+    table.Add("ga.parents", &parents, {by_return ? 0.0 : 1.0, 1'000'000}, "genomes",
               "number of parents (truncation size); 0 = random search");
   if (by_return)
     table.Add("ga.elites", &elites, {0, 1'000'000}, "genomes",
