@@ -258,7 +258,10 @@ TEST(EstimatorsTest, FindTheOptimumOfAnEllipsoid) {
       {"pgpe", {"pgpe.population=40", "pgpe.max_speed=0.1"}, 300, 0.5},
       {"snes", {"snes.population=30", "snes.sigma=0.5"}, 300, 1e-6},
       {"sep-cma-es", {"cma.population=16", "cma.sigma=0.5"}, 200, 1e-6},
-      {"cma-es", {"cma.population=16", "cma.sigma=0.5"}, 200, 1e-6}};
+      {"cma-es", {"cma.population=16", "cma.sigma=0.5"}, 200, 1e-6},
+      // large populations, of which a rival's covariance became NaN
+      {"sep-cma-es", {"cma.population=2000", "cma.sigma=0.5"}, 60, 1e-6},
+      {"cma-es", {"cma.population=2000", "cma.sigma=0.5"}, 60, 1e-6}};
   const NetworkDescription network = Network("linear", 3, 2);
   for (const Case& c : cases) {
     FakeEvaluator evaluator(network.parameter_count, Play);

@@ -12,6 +12,7 @@
 #include "core/rng.h"
 #include "evo/genome/noise.h"
 #include "evo/genome/noise_table.h"
+#include "nn/kernel.h"
 
 namespace samara::decode_test {
 namespace {
@@ -161,6 +162,31 @@ TEST(DecodeParametersTest, MujocosOutputLayerHasUnitsOfNorm0p01) {
 }
 
 // Statistics are neither drawn nor mutated, and change no number of the noise.
+// Two models of the original multiplied by the square root of the fan where they should divide, so
+// that their outputs began a thousand times too large.
+TEST(DecodeParametersTest, OutputsOfNewImageNetworksAreOfTheOrderOfOne) {
+  const CounterRng pixels(5);
+  for (const char* name : {"LargeModel", "Model", "Nature", "GAAtariPolicy", "impala_shallow"}) {
+    const NetworkDescription network = MakeNetwork(name, 84, 84, 4, 18).ValueOrThrow();
+    std::vector<float> image(network.input_size()), out(network.output_size());
+    for (size_t i = 0; i < image.size(); ++i) image[i] = static_cast<float>(pixels.Uniform(i));
+    const PopulationKernel kernel(network);
+    AlignedFloats packed(kernel.packed_size());
+    const auto workspace = kernel.MakeWorkspace();
+    // kUniform is unscaled by definition
+    for (const InitKind init :
+         {InitKind::kFanIn, InitKind::kUnitNorm, InitKind::kXavier, InitKind::kHe}) {
+      kernel.Pack(Built({.init = init, .initial = 11, .mutations = {}}, network), packed.span());
+      kernel.Forward(packed.data(), image.data(), *workspace, out.data());
+      double squares = 0;
+      for (const float value : out) squares += static_cast<double>(value) * value;
+      const double size = std::sqrt(squares / static_cast<double>(out.size()));
+      EXPECT_GT(size, 0.001) << name << " init " << static_cast<int>(init);
+      EXPECT_LT(size, 3) << name << " init " << static_cast<int>(init);
+    }
+  }
+}
+
 TEST(DecodeParametersTest, StatisticsStayWhatTheyAre) {
   const auto plain = MakeNetwork("dense 8 tanh, dense 4 relu", 1, 1, 5, 3).ValueOrThrow();
   const auto normalized =
