@@ -137,11 +137,11 @@ Result<std::shared_ptr<const MujocoModel>> LoadMujocoModel(const MujocoTask& tas
   std::string version = fmt::format("mujoco {}, {} {}", library.version_string(), task.xml,
                                     task.sha256.substr(0, 12));
   if (!walls.empty()) version += ", walls " + Sha256Hex(walls).substr(0, 12);
-  // steps: runs of episodes of 1,000 are not continued
-  if (task.solid) version += fmt::format(", solid, {} steps", task.steps_max);
+  if (task.solid) version += ", solid";
   if (task.implicit) {
     model->opt.integrator = mjINT_IMPLICITFAST;
-    version += ", implicitfast";
+    // steps: runs with shorter episodes are not continued
+    version += fmt::format(", {} steps, implicitfast", task.steps_max);
   }
   return std::shared_ptr<const MujocoModel>(
       new MujocoModel{library, {model, library.delete_model}, std::move(version)});

@@ -71,10 +71,11 @@ TEST(AntTrapTest, TheMouthAndTheWayAroundAreOpen) {
   EXPECT_GT(ant.x(), 11);
 }
 
-TEST(AntTrapTest, TheWallsArePartOfTheVersion) {
+TEST(AntTrapTest, WallsAndStepsArePartOfTheVersion) {
   const auto ant = NativeEnvironment("AntTrap").ValueOrThrow()().ValueOrThrow();
-  EXPECT_NE(ant->spec().version.find("ant.xml cd5f83ef0ea3, walls "), std::string::npos)
-      << ant->spec().version;
+  const std::string& version = ant->spec().version;
+  EXPECT_NE(version.find("ant.xml cd5f83ef0ea3, walls "), std::string::npos) << version;
+  EXPECT_NE(version.find(", 1000 steps"), std::string::npos) << version;
 }
 
 TEST(SwimmerTrapTest, TheStepsArePartOfTheVersion) {
