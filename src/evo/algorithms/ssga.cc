@@ -280,12 +280,9 @@ SsgaState Ssga::StateOf(const EvolutionCounters& counters, const Population& pop
   return state;
 }
 
+// Whole generations, whatever the budget: a run that is extended has the bits of a longer one.
 size_t Ssga::BirthsOfNext() const {
-  const auto wanted =
-      static_cast<uint64_t>(state_.generation == 0 ? config_.population : config_.births);
-  const auto budget = static_cast<uint64_t>(config_.budget.evaluations);
-  if (budget == 0 || state_.generation == 0) return wanted;
-  return std::max<uint64_t>(1, std::min(wanted, budget - std::min(budget, state_.episodes)));
+  return static_cast<size_t>(state_.generation == 0 ? config_.population : config_.births);
 }
 
 size_t Ssga::EpisodesOfNext() const {
@@ -386,8 +383,10 @@ void SsgaConfig::Bind(ConfigTable& table) {
   table.Add("ga.window", &window, {1, 1'000'000}, "births",
             "birth i is bred once births up to i - window have joined the population; more keeps "
             "more threads and ranks busy");
-  table.Add("ga.evaluations", &budget.evaluations, {0, 1e12}, "episodes",
-            "budget, the first population included; 0 = unlimited", OnResume::kMayGrow);
+  table.Add(
+      "ga.evaluations", &budget.evaluations, {0, 1e12}, "episodes",
+      "budget, the first population included, rounded up to a whole generation; 0 = unlimited",
+      OnResume::kMayGrow);
   table.Add("ga.mutation_power", &mutation_power, {0, kMutationPowerMax}, "",
             "standard deviation of a mutation; of sm_r the divergence of the outputs");
   mutation.Bind(table, "ga");

@@ -118,16 +118,20 @@ TEST(Ssga, TheHillClimberNeverGetsWorse) {
   EXPECT_GT(fitness, 0.9);
 }
 
-TEST(Ssga, SpendsItsEvaluationsExactly) {
-  SsgaConfig config = Small();
-  config.budget.evaluations = 45;
+TEST(Ssga, ExtendedItIsTheRunOfTheLargerBudget) {
   const NetworkDescription network = Network("linear", 1, 1);
   FakeEvaluator evaluator(network.parameter_count, Arbitrary);
-  TestedSsga ssga(config, network, evaluator);
-  while (!config.budget.Spent(ssga.state())) ssga.Step();
-  EXPECT_EQ(evaluator.played(), 45u);
-  EXPECT_EQ(ssga.state().episodes, 45u);
-  EXPECT_EQ(ssga.state().frames, 90u);
+  SsgaConfig small = Small(), large = Small();
+  small.budget.evaluations = small.population + small.births + 1;
+  large.budget.evaluations = small.population + 4 * small.births;
+  TestedSsga whole(large, network, evaluator), part(small, network, evaluator);
+  while (!large.budget.Spent(whole.state())) whole.Step();
+  while (!small.budget.Spent(part.state())) part.Step();
+  EXPECT_EQ(part.state().episodes, static_cast<uint64_t>(small.population + 2 * small.births));
+  TestedSsga extended(large, network, evaluator);
+  extended.Restore(part.state());
+  while (!large.budget.Spent(extended.state())) extended.Step();
+  EXPECT_EQ(extended->EncodeState(), whole->EncodeState());
 }
 
 std::string Played(MutationKind kind, std::unique_ptr<Evaluator> evaluator, bool resumes) {
