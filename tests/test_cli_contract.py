@@ -214,7 +214,7 @@ def test_a_dry_run_warns_as_the_run_does(tmp_path):
     words = [*CARTPOLE, "ga.parents=100"]
     dry = ok("train", *words, "--dry-run")
     ok("train", *words, "--out", tmp_path / "run", "--quiet")
-    warning = "ga.parents=100 and ga.validation_candidates=2 are clamped to ga.population=12"
+    warning = "ga.parents=100 is clamped to ga.population=12"
     assert f"warning: {warning}" in dry.err and f"warning {warning}" in (tmp_path / "run" / "log.txt").read_text()
     assert "parents = 12\n" in dry.out and "parents = 12\n" in (tmp_path / "run" / "config.toml").read_text()
     unused = ok("train", *CARTPOLE, "ga.mutation_clip=1", "--dry-run")

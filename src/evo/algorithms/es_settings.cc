@@ -96,6 +96,9 @@ std::vector<std::string> EsSettings::Unused() const {
 
 Status EsSettings::Check(const NetworkDescription& network) const {
   RETURN_IF_ERROR(CheckStateBytes(network, 3));
+  RETURN_IF_ERROR(CheckSchedule("es.sigma", sigma_schedule, sigma, sigma_end));
+  RETURN_IF_ERROR(
+      CheckSchedule("es.learning_rate", learning_rate_schedule, learning_rate, learning_rate_end));
   if (population % 2 != 0)
     return {Code::kConfig,
             fmt::format("es.population={}: members play in pairs; expected an even number",

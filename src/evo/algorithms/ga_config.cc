@@ -67,7 +67,7 @@ void GaConfig::BindRows(ConfigTable& table, GaSelection selection) {
   table.Add("ga.mutation_power_end", &mutation_power_end, {0, kMutationPowerMax}, "",
             "mutation power at the end of the schedule");
   table.Add("ga.mutation_schedule_frames", &mutation_schedule_frames, {1, 1e15}, "frames",
-            "length of the schedule; a resumed run may raise it", OnResume::kMayGrow);
+            "length of the schedule", OnResume::kMustMatchAdded);
   mutation.Bind(table, "ga");
   table.Add("ga.noise", &noise, kNoiseNames, "kind of noise; part of a genome's identity");
   table.Add("ga.init", &init, kInitNames,
@@ -80,6 +80,8 @@ void GaConfig::BindRows(ConfigTable& table, GaSelection selection) {
 Status GaConfig::Check(const NetworkDescription& network) const {
   RETURN_IF_ERROR(CheckNoise(noise, network.parameter_count));
   RETURN_IF_ERROR(mutation.Check(network));
+  RETURN_IF_ERROR(
+      CheckSchedule("ga.mutation_power", mutation_schedule, mutation_power, mutation_power_end));
   const double floats =
       static_cast<double>(population) * kExperienceStates *
           static_cast<double>(network.input_size()) +
@@ -100,17 +102,18 @@ Status GaConfig::Check(const NetworkDescription& network) const {
 
 std::vector<std::string> GaConfig::Settle() {
   std::vector<std::string> warnings = mutation.Unused("ga");
-  if (parents > population || validation_candidates > population)
-    warnings.push_back(
-        fmt::format("ga.parents={} and ga.validation_candidates={} are clamped to ga.population={}",
-                    parents, validation_candidates, population));
-  parents = std::min(parents, population);
-  validation_candidates = std::min(validation_candidates, population);
+  const auto clamp = [&](std::string_view key, int64_t& value) {
+    if (value <= population) return;
+    warnings.push_back(fmt::format("{}={} is clamped to ga.population={}", key, value, population));
+    value = population;
+  };
+  clamp("ga.parents", parents);
+  clamp("ga.validation_candidates", validation_candidates);
   if (mutation_schedule != Schedule::kConstant && mutation_power_end == 0 &&
       budget.frames > mutation_schedule_frames)
     warnings.push_back(fmt::format(
-        "ga.frames={} goes beyond ga.mutation_schedule_frames={}: the mutation power is 0 "
-        "from there on; raise ga.mutation_schedule_frames too, or ga.mutation_power_end",
+        "ga.frames={} goes beyond ga.mutation_schedule_frames={}: the mutation power is 0 from "
+        "there on, unless ga.mutation_power_end is above 0",
         budget.frames, mutation_schedule_frames));
   return warnings;
 }

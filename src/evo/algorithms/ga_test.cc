@@ -423,7 +423,7 @@ TEST(GaTest, CountsAreClampedToASmallPopulation) {
   for (int g = 0; g < 3; ++g) e.Step();
   EXPECT_EQ(e.ga.state().parents.size(), 3U);
   EXPECT_EQ(e.ga.state().episodes, 3U * (3 + 3 * 2));
-  EXPECT_EQ(c.Settle().size(), 1U);
+  EXPECT_EQ(c.Settle().size(), 2U);
   EXPECT_EQ(c.parents, 3);
   EXPECT_EQ(c.validation_candidates, 3);
 }

@@ -1,7 +1,10 @@
 // A value that changes over a run.
 #pragma once
 
+#include <string_view>
+
 #include "core/enum_names.h"
+#include "core/status.h"
 
 namespace samara {
 
@@ -14,5 +17,8 @@ constexpr EnumName<Schedule> kScheduleNames[] = {{Schedule::kConstant, "constant
 // From t = end on `last` exactly, unless it is constant. An exponential schedule from or to 0 is 0
 // after its beginning. Equal bits everywhere. REQUIRES: end > 0.
 double ScheduledValue(Schedule schedule, double first, double last, double t, double end);
+
+// kConfig: an exponential schedule of `key` from or to 0, which is 0 at once.
+Status CheckSchedule(std::string_view key, Schedule schedule, double first, double last);
 
 }  // namespace samara

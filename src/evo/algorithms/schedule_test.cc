@@ -31,6 +31,16 @@ TEST(ScheduleTest, AgreesWithTheFormulaBetween) {
   }
 }
 
+TEST(ScheduleTest, AnExponentialOneFromOrToZeroIsRefused) {
+  for (const auto& [first, last] : {std::pair(0.1, 0.0), {0.0, 0.1}}) {
+    const Status refused = CheckSchedule("es.sigma", Schedule::kExponential, first, last);
+    EXPECT_EQ(refused.code(), Code::kConfig);
+    EXPECT_TRUE(refused.message().starts_with("es.sigma=")) << refused.message();
+    EXPECT_TRUE(CheckSchedule("es.sigma", Schedule::kLinear, first, last).ok());
+  }
+  EXPECT_TRUE(CheckSchedule("es.sigma", Schedule::kExponential, 0.1, 0.01).ok());
+}
+
 TEST(ScheduleTest, AnExponentialOneToZeroIsZeroAfterItsBeginning) {
   EXPECT_EQ(ScheduledValue(Schedule::kExponential, 0.1, 0, 0, 10), 0.1);
   EXPECT_EQ(ScheduledValue(Schedule::kExponential, 0.1, 0, 1, 10), 0);
