@@ -151,6 +151,19 @@ def test_limits_hold_for_tasks_of_gymnasium(tmp_path):
         assert max(ok("eval", run, "--episodes", 2, "fleet.actors=1", "--json").json["frames"]) <= 7
 
 
+def test_a_centre_that_is_not_finite_ends_the_run(tmp_path):
+    """Nothing of it is saved: the generations before it can be played, and go on to the same end."""
+    run = tmp_path / "run"
+    words = ["classic/cartpole-es", *COMMON, "es.population=8", "es.validation_episodes=1", "es.optimizer=sgd",
+             "es.weight_decay=1", "es.learning_rate=1000", "es.generations=60", "run.stop_when_solved=false"]  # fmt: skip
+    for command in (["train", *words, "--out", run], ["train", "--resume", run]):
+        ended = samara(*command, "--quiet", "--json")
+        assert ended.code == 70 and "parameters are not finite" in ended.json["error"], ended
+        assert "smaller learning rate" in ended.json["error"]
+    assert len(ok("eval", run, "--episodes", 2, "--json").json["returns"]) == 2
+    ok("fsck", run)
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_an_unknown_key_is_named(algorithm, tmp_path):
     words = words_of(algorithm)

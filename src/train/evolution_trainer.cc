@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/cpu.h"
@@ -153,6 +154,22 @@ Status EvolutionTrainer::Loop() {
              : status;
 }
 
+namespace {
+
+// kInternal: what would be handed over can no longer be played.
+Status CheckFinite(const EvolutionSummary& summary) {
+  const auto* parameters = std::get_if<std::vector<float>>(&summary.best);
+  if (parameters == nullptr ||
+      std::ranges::all_of(*parameters, [](float x) { return std::isfinite(x); }))
+    return Status::Ok();
+  return {Code::kInternal,
+          fmt::format("generation {}: parameters are not finite: not saved, all before it are; "
+                      "start again with a smaller learning rate or step size",
+                      summary.generation)};
+}
+
+}  // namespace
+
 Status EvolutionTrainer::Generation() {
   if (agreed_.stop) return {Code::kTryAgain, "stopped"};
   const StageSeconds before = evaluator_->seconds();
@@ -160,6 +177,7 @@ Status EvolutionTrainer::Generation() {
   const uint64_t numbered = algorithm_->MembersOfNext();
   ASSIGN_OR_RETURN(const GenerationReport report, algorithm_->Step(StopRequested));
   summary_ = algorithm_->summary();
+  RETURN_IF_ERROR(CheckFinite(summary_));
   NoteEvaluations(report, numbered);
   const EvolutionSummary& s = summary_;
   RETURN_IF_ERROR(
