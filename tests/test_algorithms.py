@@ -32,8 +32,8 @@ SMALL["cma-mae"] = ["maze/hard-cma-mae", *MAZE, "map.population=6", "map.emitter
 SMALL["ssga"] = ["maze/breadcrumb-sm-g-so", *MAZE, "ga.population=12", "ga.births=12", "ga.window=4", "ga.evaluations=24",
                  "ga.test_episodes=2", "run.stop_when_solved=false"]  # fmt: skip
 for name in ("ns-es", "nsr-es", "nsra-es"):
-    SMALL[name] = ["mujoco/ant-trap-nsr-es", *MAZE, f"run.algorithm={name}", "es.population=8", "es.generations=2",
-                   "es.validation_episodes=2", "es.test_episodes=2", "novelty.centres=2"]  # fmt: skip
+    SMALL[name] = ["mujoco/ant-trap-nsr-es", *MAZE, "network.layers=", f"run.algorithm={name}", "es.population=8",
+                   "es.generations=2", "es.validation_episodes=2", "es.test_episodes=2", "novelty.centres=2"]  # fmt: skip
 ALGORITHMS = [row["name"] for row in ok("list", "algorithms", "--json").json["algorithms"] if row["kind"] == "evolution"]
 
 
