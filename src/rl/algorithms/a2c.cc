@@ -58,9 +58,24 @@ class A2c : public ActorCritic {
 
   ShardLoss Loss(const Shard& shard) const override {
     const ActorCriticSteps steps = EvaluateSteps(shard);
+    return LossOf(steps, GeneralizedAdvantages(steps, config_.gamma, config_.lambda));
+  }
+  bool by_hand() const override { return true; }
+  ShardLoss LossByHand(const Shard& shard, DensePass& pass) const override {
+    DenseSteps dense(shard, pass);
+    const ActorCriticSteps& steps = dense.steps();
     const Tensor advantage = GeneralizedAdvantages(steps, config_.gamma, config_.lambda);
-    const Tensor target = advantage + steps.value.detach();
+    // half the squared error of the value has the slope value - target = -advantage
+    const double mean = 1.0 / static_cast<double>(advantage.numel());
+    dense.Differentiate(-mean * advantage, -mean * entropy_cost().coefficient().item<double>(),
+                        -mean * config_.value_cost * advantage);
+    return LossOf(steps, advantage);
+  }
+  bool averages() const override { return true; }
 
+ private:
+  ShardLoss LossOf(const ActorCriticSteps& steps, const Tensor& advantage) const {
+    const Tensor target = advantage + steps.value.detach();
     const Tensor policy = -(steps.log_pi * advantage).mean();
     const Tensor value = 0.5 * (target - steps.value).square().mean();
     const Tensor entropy = steps.entropy.mean();
@@ -75,9 +90,7 @@ class A2c : public ActorCritic {
                     {"importance_weight", number((steps.log_pi - steps.log_mu).exp().mean()), true},
                     {"explained_variance", ExplainedVariance(target, steps.value), true}}};
   }
-  bool averages() const override { return true; }
 
- private:
   const A2cParameters config_;
 };
 

@@ -64,6 +64,10 @@ TEST(A2cTest, NStepReturnsByHand) {
   expect(RandomBatch(reward, never, second), 1, {3.5, 5, 9});  // cut: the final observation's value
 }
 
+TEST(A2cTest, TheLossByHandIsTheLoss) {
+  ExpectTheLossByHand(*FindLearningAlgorithm("a2c")->make(Config(0.9, 0.7)));
+}
+
 // Against the definition A_t = sum over k of (gamma lambda)^k delta_{t+k}, in double, and the
 // gradient against finite differences of the loss with the advantages held.
 TEST(A2cTest, TheLossAndItsGradientAreThoseOfTheDefinition) {

@@ -67,17 +67,6 @@ Tensor Next(const Tensor& x, const Tensor& last) {
   return torch::cat({x.slice(0, 1), last.unsqueeze(0)}, 0);
 }
 
-// s_t = x_t + decay_t s_{t+1}, s_T = 0.
-Tensor SumBackwards(const Tensor& x, const Tensor& decay) {
-  Tensor sums = torch::empty_like(x);
-  Tensor sum = torch::zeros_like(x[0]);
-  for (int64_t t = x.size(0); t-- > 0;) {
-    sum = x[t] + decay[t] * sum;
-    sums[t] = sum;
-  }
-  return sums;
-}
-
 void CheckShapes(const VtraceInput& in) {
   const auto shape = in.reward.sizes();
   CHECK_EQ(in.reward.dim(), 2);
@@ -156,20 +145,45 @@ class VtraceAlgorithm : public ActorCritic {
   ShardLoss Loss(const Shard& shard) const override {
     // 1 the current policy at the steps of the unrolls
     const ActorCriticSteps steps = EvaluateSteps(shard);
+    // 2 the targets (section 4.1); 3 the loss (section 4.2)
+    return LossOf(steps, TargetsOf(steps));
+  }
+  bool by_hand() const override { return true; }
+  ShardLoss LossByHand(const Shard& shard, DensePass& pass) const override {
+    DenseSteps dense(shard, pass);
+    const ActorCriticSteps& steps = dense.steps();
+    const VtraceTargets targets = TargetsOf(steps);
+    const VtraceLossConfig& rule = config_.loss;
+    const double weight = averages() ? 1.0 / static_cast<double>(steps.value.numel()) : 1;
+    Tensor by_log_pi = -targets.advantage;
+    if (rule.clip > 0) {
+      const Tensor ratio = (steps.log_pi - steps.log_mu).exp(), gain = ratio * targets.unweighted;
+      const Tensor clipped = ratio.clamp(1 - rule.clip, 1 + rule.clip) * targets.unweighted;
+      by_log_pi = torch::where(gain <= clipped, -gain, torch::zeros_like(gain));
+    }
+    dense.Differentiate(weight * (by_log_pi - rule.kl_cost),
+                        -weight * entropy_cost().coefficient().item<double>(),
+                        weight * rule.value_cost * (steps.value - targets.value));
+    return LossOf(steps, targets);
+  }
+  bool averages() const override { return config_.loss.over == LossOver::kMean; }
 
-    // 2 how far it has moved from the one that acted; the targets (section 4.1)
-    const Tensor log_rho = (steps.log_pi - steps.log_mu).detach();
-    const VtraceTargets targets = Vtrace(config_.vtrace, {.log_rho = log_rho,
-                                                          .reward = steps.reward,
-                                                          .terminated = steps.terminated,
-                                                          .truncated = steps.truncated,
-                                                          .value = steps.value.detach(),
-                                                          .final_value = steps.final_value,
-                                                          .bootstrap = steps.bootstrap});
+ private:
+  // By how far the policy has moved from the one that acted.
+  VtraceTargets TargetsOf(const ActorCriticSteps& steps) const {
+    return Vtrace(config_.vtrace, {.log_rho = (steps.log_pi - steps.log_mu).detach(),
+                                   .reward = steps.reward,
+                                   .terminated = steps.terminated,
+                                   .truncated = steps.truncated,
+                                   .value = steps.value.detach(),
+                                   .final_value = steps.final_value,
+                                   .bootstrap = steps.bootstrap});
+  }
 
-    // 3 the loss (section 4.2)
+  ShardLoss LossOf(const ActorCriticSteps& steps, const VtraceTargets& targets) const {
     const VtraceLoss loss = MakeVtraceLoss(config_.loss, targets, steps.log_pi, steps.log_mu,
                                            steps.entropy, steps.value, entropy_cost());
+    const Tensor log_rho = (steps.log_pi - steps.log_mu).detach();
     const auto number = [](const Tensor& x) { return x.item<double>(); };
     return {
         .total = loss.total,
@@ -180,9 +194,7 @@ class VtraceAlgorithm : public ActorCritic {
                     {"importance_weight", number(log_rho.exp().mean()), true},
                     {"explained_variance", ExplainedVariance(targets.value, steps.value), true}}};
   }
-  bool averages() const override { return config_.loss.over == LossOver::kMean; }
 
- private:
   const VtraceParameters config_;
 };
 

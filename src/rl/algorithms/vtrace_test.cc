@@ -5,6 +5,9 @@
 #include <cmath>
 #include <vector>
 
+#include "rl/algorithms/batch_test_util.h"
+#include "rl/algorithms/registry.h"
+
 namespace samara::vtrace_test {
 namespace {
 
@@ -218,6 +221,21 @@ TEST(VtraceLossTest, TheClippedObjectiveIsPposOnVtracesAdvantages) {
     }
   EXPECT_NEAR(loss.policy.item<double>(), policy, 1e-6);
   EXPECT_GT(outside, 0);
+}
+
+TEST(VtraceLossTest, ByHandItIsTheLoss) {
+  using Settings = std::vector<std::pair<const char*, const char*>>;
+  for (const Settings& settings :
+       {Settings{{"loss.kl_cost", "0.1"}}, Settings{{"vtrace.clip", "0.2"}},
+        Settings{{"loss.over", "sum"}, {"vtrace.form", "seed"}, {"loss.value_cost", "0.3"}}}) {
+    LearningConfig config;
+    ChooseAlgorithm(config, "vtrace");
+    config.learn.entropy_cost = 0.01;
+    ConfigTable table;
+    Bind(table, config);
+    for (const auto& [key, value] : settings) ASSERT_TRUE(table.Set(key, value).ok()) << key;
+    batch_test::ExpectTheLossByHand(*FindLearningAlgorithm("vtrace")->make(config));
+  }
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "rl/learner/algorithm.h"
 #include "rl/learner/entropy_cost.h"
@@ -27,6 +28,28 @@ struct ActorCriticSteps {
 ActorCriticSteps EvaluateSteps(const Shard& shard);
 // The same on the CPU, for plain loops over the steps.
 ActorCriticSteps OnCpu(ActorCriticSteps steps);
+
+// The same where the network is dense, by hand: the steps have no gradient, and what a loss says of
+// them becomes its derivatives by the network's outputs.
+class DenseSteps {
+ public:
+  // Evaluates `pass` for every entry of the batch.
+  DenseSteps(const Shard& shard, DensePass& pass);
+  const ActorCriticSteps& steps() const { return steps_; }
+  // The loss's derivatives by each step's log pi and value, [T][B], and by each entropy.
+  void Differentiate(const torch::Tensor& by_log_pi, double by_entropy,
+                     const torch::Tensor& by_value);
+
+ private:
+  DensePass& pass_;
+  ActorCriticSteps steps_;
+  // [T x B][outputs]: of log pi and the entropy by the policy's outputs
+  std::vector<float> log_pi_slopes_, entropy_slopes_;
+};
+
+// s_t = x_t + decay_t s_{t+1}, s_T = 0: both [T][B] float32, without a gradient. On the CPU, where
+// a plain loop takes less time than T operations on tensors, and than as many on a GPU.
+torch::Tensor SumBackwards(const torch::Tensor& x, const torch::Tensor& decay);
 
 // Advantages of Schulman et al. 2016 (arXiv 1506.02438), equations 11 and 16:
 //   A_t = delta_t + gamma lambda A_{t+1},  delta_t = r_t + gamma V(x_{t+1}) - V(x_t)
