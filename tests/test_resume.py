@@ -64,7 +64,7 @@ def killed_series(tmp_path, run, command, instants):
 def kill_and_resume(tmp_path, settings, want, seed, kills, span):
     """Kills the run at random instants until it has been killed often enough or ends by itself. `span`: s, at
     most so long after a start. Starts again with half of it where most of the kills came too late: the unkilled run
-    may have been slowed by other work that is gone."""
+    may have been slowed by other work that is gone. Returns how often it was killed."""
     rng = random.Random(seed)
     span = min(span, 1.5 * want["seconds"] / kills)
     run = tmp_path / "run"
@@ -82,6 +82,7 @@ def kill_and_resume(tmp_path, settings, want, seed, kills, span):
     generations = [line["generation"] for line in lines if "fitness_mean" in line]
     assert generations == list(range(1, want["generation"] + 1)), "each generation once in metrics.jsonl"
     ok("fsck", run)
+    return landed
 
 
 @pytest.fixture(scope="module")

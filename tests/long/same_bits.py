@@ -49,9 +49,8 @@ def row(name: str, folder: Path, kills: int) -> list[str]:
         whole = train(folder / f"whole{times}", *words)
         if whole["seconds"] >= 2:
             break
-    landed, kept = kill_and_resume(folder, words, whole, seed=1, kills=kills, span=whole["seconds"] / 3)  # or it fails
-    enough = landed == kills and kept > 0
-    return [*columns, f"same, {landed} times" if enough else f"TOO FEW: {landed}, the last after generation {kept}"]
+    landed = kill_and_resume(folder, words, whole, seed=1, kills=kills, span=whole["seconds"] / 3)  # or it fails
+    return [*columns, f"same, {landed} times"]
 
 
 def main() -> int:
