@@ -156,16 +156,19 @@ Status EvolutionTrainer::Loop() {
 
 namespace {
 
-// kInternal: what would be handed over can no longer be played.
-Status CheckFinite(const EvolutionSummary& summary) {
-  const auto* parameters = std::get_if<std::vector<float>>(&summary.best);
-  if (parameters == nullptr ||
-      std::ranges::all_of(*parameters, [](float x) { return std::isfinite(x); }))
-    return Status::Ok();
-  return {Code::kInternal,
-          fmt::format("generation {}: parameters are not finite: not saved, all before it are; "
-                      "start again with a smaller learning rate or step size",
-                      summary.generation)};
+// kInternal: a candidate of the state can no longer be played.
+Status CheckFinite(const EvolutionAlgorithm& algorithm) {
+  for (const NamedCandidate& named : algorithm.Candidates()) {
+    const auto* parameters = std::get_if<std::vector<float>>(&named.candidate);
+    if (parameters == nullptr ||
+        std::ranges::all_of(*parameters, [](float x) { return std::isfinite(x); }))
+      continue;
+    return {Code::kInternal,
+            fmt::format("generation {}: parameters of {} are not finite: not saved, all before it "
+                        "are; start again with a smaller learning rate or step size",
+                        algorithm.summary().generation, named.name)};
+  }
+  return Status::Ok();
 }
 
 }  // namespace
@@ -177,12 +180,12 @@ Status EvolutionTrainer::Generation() {
   const uint64_t numbered = algorithm_->MembersOfNext();
   ASSIGN_OR_RETURN(const GenerationReport report, algorithm_->Step(StopRequested));
   summary_ = algorithm_->summary();
-  RETURN_IF_ERROR(CheckFinite(summary_));
   NoteEvaluations(report, numbered);
   const EvolutionSummary& s = summary_;
   RETURN_IF_ERROR(
       sync_.CheckSame(fmt::format("generation {}: not saved, all before it are: ", s.generation),
                       {{"the state", algorithm_->EncodeState()}}));
+  RETURN_IF_ERROR(CheckFinite(*algorithm_));
   if (!sync_.is_main()) return Status::Ok();
   NotePhases(report, episodes);
   const StageSeconds after = evaluator_->seconds();
