@@ -189,7 +189,7 @@ def test_the_lineage_of_a_steady_state_ga(tmp_path):
 
 
 def test_the_lineage_of_safe_mutations(tmp_path):
-    """Their seeds alone rebuild nobody, but say who descends from whom."""
+    """Their seeds alone do not rebuild an individual, but say which one it descends from."""
     (tmp_path / "ssga.toml").write_text(SSGA)
     for name, words in (("ssga", [tmp_path / "ssga.toml"]), ("deep-ga", GA)):
         train(tmp_path / name, *words, "ga.mutation=sm_r", "ga.mutation_power=1", "run.seed=4")

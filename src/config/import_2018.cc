@@ -370,8 +370,8 @@ int64_t ReadEnvironment(Import& import, Members& file) {
   return 1;
 }
 
-// Sets es.init to what the policy's layers began with: its own normalised columns for MuJoCo, the
-// library's default for Atari. A GA draws its first population itself (ReadDistributedGa).
+// Sets es.init to what the policy's layers began with: normalised columns of its own, or the
+// library's default (ESAtariPolicy). A GA draws its first population itself (ReadDistributedGa).
 void SetInitialWeights(Import& import, const std::string& policy, const std::string& algorithm) {
   if (IsGenetic(algorithm)) return;
   static const std::map<std::string, std::string> kInits = {{"MujocoPolicy", "unit_norm_0.01"},

@@ -44,7 +44,8 @@ void GaConfig::BindRows(ConfigTable& table, GaSelection selection) {
             "number of members per generation");
   if (selection != GaSelection::kByCell)
     table.Add("ga.parents", &parents, {by_return ? 0.0 : 1.0, 1'000'000}, "genomes",
-              "number of parents (truncation size); 0 = random search");
+              by_return ? "number of parents (truncation size); 0 = random search"
+                        : "number of parents (truncation size)");
   if (by_return)
     table.Add("ga.elites", &elites, {0, 1'000'000}, "genomes",
               "uber_dist: previous parents kept with their old fitness");
@@ -113,7 +114,7 @@ std::vector<std::string> GaConfig::Settle() {
       budget.frames > mutation_schedule_frames)
     warnings.push_back(fmt::format(
         "ga.frames={} goes beyond ga.mutation_schedule_frames={}: the mutation power is 0 from "
-        "there on, unless ga.mutation_power_end is above 0",
+        "there on",
         budget.frames, mutation_schedule_frames));
   return warnings;
 }

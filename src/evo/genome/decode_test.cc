@@ -161,7 +161,6 @@ TEST(DecodeParametersTest, MujocosOutputLayerHasUnitsOfNorm0p01) {
   }
 }
 
-// Statistics are neither drawn nor mutated, and change no number of the noise.
 // Two models of the original multiplied by the square root of the fan where they should divide, so
 // that their outputs began a thousand times too large.
 TEST(DecodeParametersTest, OutputsOfNewImageNetworksAreOfTheOrderOfOne) {
@@ -187,6 +186,7 @@ TEST(DecodeParametersTest, OutputsOfNewImageNetworksAreOfTheOrderOfOne) {
   }
 }
 
+// Statistics are neither drawn nor mutated, and change no number of the noise.
 TEST(DecodeParametersTest, StatisticsStayWhatTheyAre) {
   const auto plain = MakeNetwork("dense 8 tanh, dense 4 relu", 1, 1, 5, 3).ValueOrThrow();
   const auto normalized =

@@ -78,6 +78,7 @@ inline void ExpectTheLossByHand(const Algorithm& algorithm) {
       EXPECT_NEAR(value, right, 1e-5 * (1 + std::abs(right))) << name;
     };
     expect_near(loss.total.item<double>(), expected.total.item<double>(), "total");
+    ASSERT_EQ(loss.numbers.size(), expected.numbers.size());
     for (size_t i = 0; i < loss.numbers.size(); ++i) {
       EXPECT_EQ(loss.numbers[i].name, expected.numbers[i].name);
       expect_near(loss.numbers[i].value, expected.numbers[i].value, loss.numbers[i].name);

@@ -83,7 +83,8 @@ DenseSteps::DenseSteps(const Shard& shard, DensePass& pass) : pass_(pass) {
   pass.Forward(shard.network, batch.observation.data_ptr<float>(), entries);
   const Tensor values = torch::tensor(at::ArrayRef<float>(pass.value().data(), entries.size()))
                             .view({length + 1, unrolls});
-  steps_.value = values.slice(0, 0, length), steps_.bootstrap = values[length];
+  steps_.value = values.slice(0, 0, length);
+  steps_.bootstrap = values[length];
   SetOutcomes(batch, steps_);
   steps_.final_value = FinalValues(batch, shard.network, {});
 
@@ -94,13 +95,14 @@ DenseSteps::DenseSteps(const Shard& shard, DensePass& pass) : pass_(pass) {
   const Tensor action = batch.action.contiguous(), behaviour = batch.behaviour.contiguous();
   const auto* samples = continuous ? action.data_ptr<float>() : nullptr;
   const auto* indices = continuous ? nullptr : action.data_ptr<int64_t>();
-  const float* acted = behaviour.data_ptr<float>();
+  const float* behaviour_row = behaviour.data_ptr<float>();
   const auto make = [&](Tensor& tensor) {
     return (tensor = torch::empty({length, unrolls})).data_ptr<float>();
   };
   float *const log_pi = make(steps_.log_pi), *const log_mu = make(steps_.log_mu),
                *const entropy = make(steps_.entropy);
-  log_pi_slopes_.resize(n * outputs), entropy_slopes_.resize(n * outputs);
+  log_pi_slopes_.resize(n * outputs);
+  entropy_slopes_.resize(n * outputs);
   std::vector<float> normal(components), unused(outputs);
   DistributionRow now(distribution), then(distribution);
   for (size_t i = 0; i < n; ++i) {
@@ -111,9 +113,11 @@ DenseSteps::DenseSteps(const Shard& shard, DensePass& pass) : pass_(pass) {
     const auto values_now =
         now.Evaluate(pass.policy().data() + i * outputs, index, sample, normal.data(),
                      log_pi_slopes_.data() + i * outputs, entropy_slopes_.data() + i * outputs);
-    log_pi[i] = values_now.log_prob, entropy[i] = values_now.entropy;
+    log_pi[i] = values_now.log_prob;
+    entropy[i] = values_now.entropy;
     log_mu[i] =
-        then.Evaluate(acted + i * outputs, index, sample, nullptr, unused.data(), nullptr).log_prob;
+        then.Evaluate(behaviour_row + i * outputs, index, sample, nullptr, unused.data(), nullptr)
+            .log_prob;
   }
 }
 
@@ -122,7 +126,8 @@ void DenseSteps::Differentiate(const Tensor& by_log_pi, double by_entropy, const
   const auto n = static_cast<size_t>(log_pi.numel()), outputs = log_pi_slopes_.size() / n;
   const std::span<float> to_policy = pass_.by_policy(), to_value = pass_.by_value();
   // the last entries have a value and no loss
-  std::ranges::fill(to_policy, 0.0F), std::ranges::fill(to_value, 0.0F);
+  std::ranges::fill(to_policy, 0.0F);
+  std::ranges::fill(to_value, 0.0F);
   std::copy_n(value.data_ptr<float>(), n, to_value.data());
   const float* slope = log_pi.data_ptr<float>();
   const auto entropy = static_cast<float>(by_entropy);
