@@ -4,14 +4,29 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
+#include <utility>
+#include <vector>
 
 #include "nn/torch/agent_network.h"
+#include "rl/algorithms/registry.h"
 #include "rl/learner/algorithm.h"
 #include "rl/learner/learner_batch.h"
 
 namespace samara::batch_test {
 
 constexpr int64_t kActions = 3, kInputs = 2;
+
+using Settings = std::vector<std::pair<const char*, const char*>>;
+inline LearningConfig ConfigOf(const char* algorithm, const Settings& settings) {
+  LearningConfig config;
+  ChooseAlgorithm(config, algorithm);
+  config.learn.entropy_cost = 0.01;
+  ConfigTable table;
+  Bind(table, config);
+  for (const auto& [key, value] : settings) EXPECT_TRUE(table.Set(key, value).ok()) << key;
+  return config;
+}
 
 inline AgentNetwork SmallNetwork(bool normalize_value = false, int64_t outputs = kActions) {
   torch::manual_seed(5);

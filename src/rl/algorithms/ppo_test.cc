@@ -14,15 +14,7 @@ namespace {
 using namespace batch_test;
 using torch::Tensor;
 
-LearningConfig PpoConfig(std::initializer_list<std::pair<const char*, const char*>> settings) {
-  LearningConfig config;
-  ChooseAlgorithm(config, "ppo");
-  config.learn.entropy_cost = 0.01;
-  ConfigTable table;
-  Bind(table, config);
-  for (const auto& [key, value] : settings) EXPECT_TRUE(table.Set(key, value).ok()) << key;
-  return config;
-}
+LearningConfig PpoConfig(const Settings& settings) { return ConfigOf("ppo", settings); }
 
 // An update's passes over one shard.
 class Passes {

@@ -224,18 +224,12 @@ TEST(VtraceLossTest, TheClippedObjectiveIsPposOnVtracesAdvantages) {
 }
 
 TEST(VtraceLossTest, ByHandItIsTheLoss) {
-  using Settings = std::vector<std::pair<const char*, const char*>>;
+  using batch_test::Settings;
   for (const Settings& settings :
        {Settings{{"loss.kl_cost", "0.1"}}, Settings{{"vtrace.clip", "0.2"}},
-        Settings{{"loss.over", "sum"}, {"vtrace.form", "seed"}, {"loss.value_cost", "0.3"}}}) {
-    LearningConfig config;
-    ChooseAlgorithm(config, "vtrace");
-    config.learn.entropy_cost = 0.01;
-    ConfigTable table;
-    Bind(table, config);
-    for (const auto& [key, value] : settings) ASSERT_TRUE(table.Set(key, value).ok()) << key;
-    batch_test::ExpectTheLossByHand(*FindLearningAlgorithm("vtrace")->make(config));
-  }
+        Settings{{"loss.over", "sum"}, {"vtrace.form", "seed"}, {"loss.value_cost", "0.3"}}})
+    batch_test::ExpectTheLossByHand(
+        *FindLearningAlgorithm("vtrace")->make(batch_test::ConfigOf("vtrace", settings)));
 }
 
 }  // namespace

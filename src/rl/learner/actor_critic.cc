@@ -21,7 +21,7 @@ Tensor FinalValues(const LearnerBatch& batch, AgentNetworkImpl& network, const T
   return values;
 }
 
-// What the transitions of the batch led to.
+// Sets what the transitions of the batch led to.
 void SetOutcomes(const LearnerBatch& batch, ActorCriticSteps& steps) {
   const auto followed = [](const Tensor& x) { return x.slice(0, 1); };  // t + 1
   steps.reward = followed(batch.reward);
