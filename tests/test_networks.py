@@ -2,7 +2,9 @@
 
 import json
 
+import numpy as np
 import pytest
+from safetensors.numpy import load_file
 from samara_cli import CARTPOLE, ok, samara, train
 
 LINE = "network.layers=dense 12 tanh, dense 8 relu"
@@ -40,7 +42,7 @@ def test_a_line_is_played_exported_and_resumed(preset, tmp_path):
 
 @pytest.mark.parametrize("preset", ["classic/cartpole-ga", "classic/cartpole-vtrace"])
 @pytest.mark.parametrize("line, says", [
-    ("dense 16 rel", "layers, column 10: 'rel', expected vbn, vbn_affine, relu, tanh, none"),
+    ("dense 16 rel", "layers, column 10: 'rel', expected vbn, vbn_affine, layer_norm, relu, tanh, none"),
     ("dense 16 relu, lstn 64", "layers, column 16: 'lstn', expected dense"),
     ("dense 16 relu, normalize", "column 16: 'normalize', expected dense"),
     ("conv 16 8x8/4 relu, dense 8 relu", "needs images, the observations are vectors of 4"),
@@ -58,6 +60,32 @@ def test_learners_refuse_evolutions_recurrent_layers(tmp_path):
     assert refused.code == 78 and "virtual batch norm" in refused.err
     refused = samara("train", "classic/cartpole-ga", "network.layers=dense 8 vbn relu", "network.storage=int8", "--out", tmp_path / "run")
     assert refused.code == 78 and "expected float32" in refused.err and len(refused.err.splitlines()) == 1
+
+
+NORM = "network.layers=dense 12 layer_norm tanh, dense 8 layer_norm relu"
+
+
+@pytest.mark.parametrize("preset", [
+    LEARN,
+    ["classic/pendulum-sac", "learn.frames=800", "replay.start=200", "run.random_episodes=2", "learn.test_episodes=2"],
+])  # fmt: skip
+def test_layer_normalization_is_learned_played_and_exported(preset, tmp_path):
+    run, policy = tmp_path / "run", tmp_path / "policy.safetensors"
+    result = train(run, *preset, NORM)
+    plain = train(tmp_path / "plain", *preset, NORM.replace("layer_norm ", ""))
+    assert result["parameter_hash"] != plain["parameter_hash"]
+    ok("export", run, policy)
+    names = load_file(policy)
+    assert {"fc1_norm.weight", "fc2_norm.bias"} <= set(names)
+    assert not np.array_equal(names["fc1_norm.weight"], np.ones(12))
+    played = [ok("eval", source, "--episodes", "3", "--json").json["returns"] for source in (run, policy)]
+    assert played[0] == played[1]
+
+
+def test_populations_refuse_layer_normalization(tmp_path):
+    refused = samara("train", *evolution(NORM), "--out", tmp_path / "run")
+    assert refused.code == 78 and "layer_norm is trained by gradients only" in refused.err and len(refused.err.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("inference", [[], ["fleet.native=slots"], ["fleet.native=slots", "fleet.threads=2", "fleet.slots=5"]])

@@ -120,7 +120,8 @@ def test_pages_name_known_keys(keys):
     """`ga.population` and the like between back quotes is a key, unless it is a file or of what is listed here."""
     named = re.compile(r"`([a-z][a-z_0-9]*)\.([a-z_][a-z_0-9]*)(?:=[^`]*)?`")
     files = {"bin", "cc", "csv", "h", "html", "ini", "json", "jsonl", "key", "md", "pt", "py", "safetensors", "so", "svg", "toml", "txt"}
-    others = {"config": "files of Uber's program", "gru": "tensors of policy files", "lstm": "tensors of policy files",
+    others = {"config": "files of Uber's program", "fc1_norm": "tensors of policy files",
+              "gru": "tensors of policy files", "lstm": "tensors of policy files",
               "normalize": "tensors of policy files", "gym": "Python", "mlflow": "Python", "np": "Python", "policy": "Python",
               "samara": "Python", "sys": "Python", "torch": "Python", "wandb": "Python"}
     found = [(page, *name) for page in tracked("*.md") for name in named.findall((ROOT / page).read_text())

@@ -30,6 +30,8 @@ NamedTensors Learner() {
           {"conv2_bias", Counted({3}, 60)},
           {"fc_weight", Counted({1, 6}, 100)},
           {"fc_bias", Counted({1}, 70)},
+          {"fc_norm_weight", Counted({1}, 80)},
+          {"fc_norm_bias", Counted({1}, 90)},
           {"lstm_input", Counted({8, 1}, 200)},
           {"lstm_recurrent", Counted({8, 2}, 300)},
           {"lstm_bias", Counted({8}, 400)},
@@ -46,9 +48,9 @@ TEST(AgentLayoutTest, NamesAndColumnsAreThoseOfTorch) {
   std::string names;
   for (const auto& [name, tensor] : exported) names += name + ' ';
   EXPECT_EQ(names,
-            "conv1.bias conv1.weight conv2.bias conv2.weight fc.bias fc.weight lstm.bias_hh "
-            "lstm.bias_ih lstm.weight_hh lstm.weight_ih normalize.mean normalize.std policy.bias "
-            "policy.weight value.bias value.weight ");
+            "conv1.bias conv1.weight conv2.bias conv2.weight fc.bias fc.weight fc_norm.bias "
+            "fc_norm.weight lstm.bias_hh lstm.bias_ih lstm.weight_hh lstm.weight_ih normalize.mean "
+            "normalize.std policy.bias policy.weight value.bias value.weight ");
   // two places of three channels: the channels come first
   EXPECT_EQ(exported.at("fc.weight").Floats(), (std::vector<float>{100, 103, 101, 104, 102, 105}));
   EXPECT_EQ(exported.at("lstm.bias_hh").Floats(), std::vector<float>(8));

@@ -123,7 +123,8 @@ void Convolutions::Forward(std::span<const float> parameters, size_t rows,
       for (size_t i = 0; i < images; ++i)
         Gather(s, Input(pass, s, first + i), pass.patches.data() + i * map.pixels() * patch_row);
       float* out = pass.values[s].data() + first * map.floats();
-      Apply(ops, layer, parameters, pass.patches.data(), patch_row, images * map.pixels(), out);
+      Sums(ops, layer, parameters, pass.patches.data(), patch_row, images * map.pixels(), out);
+      Activate(ops, layer, images * map.pixels(), out);
     }
   }
 }

@@ -108,12 +108,17 @@ Status ReadActivation(Words& words, const std::string& also, Activation& activat
   return Status::Ok();
 }
 
-constexpr EnumName<Norm> kNormWords[] = {{Norm::kVbn, "vbn"}, {Norm::kVbnAffine, "vbn_affine"}};
+constexpr EnumName<Norm> kNormWords[] = {
+    {Norm::kVbn, "vbn"}, {Norm::kVbnAffine, "vbn_affine"}, {Norm::kLayer, "layer_norm"}};
 
 // A normalization, or none, and an activation.
 Status ReadFunction(Words& words, const std::string& also, Layer& layer) {
   const auto norm = ValueOf(std::span<const EnumName<Norm>>(kNormWords), words.Peek());
-  if (!norm) return ReadActivation(words, also + "vbn, vbn_affine, ", layer.activation);
+  const bool dense = layer.kind == Layer::Kind::kDense;
+  if (!norm || (*norm == Norm::kLayer && !dense))
+    return ReadActivation(words,
+                          also + (dense ? "vbn, vbn_affine, layer_norm, " : "vbn, vbn_affine, "),
+                          layer.activation);
   layer.norm = *norm;
   words.Next();
   return ReadActivation(words, "", layer.activation);
@@ -345,6 +350,7 @@ std::string LineOfDense(std::span<const Layer> layers) {
   for (const Layer& layer : layers) {
     if (!line.empty()) line += ", ";
     line += "dense " + std::to_string(layer.out) + " ";
+    if (layer.norm != Norm::kNone) line += std::string(NameOf<Norm>(kNormWords, layer.norm)) + " ";
     line += NameOf<Activation>(kActivationNames, layer.activation);
   }
   return line;

@@ -6,7 +6,7 @@
 //             conv CHANNELS KxK[/STRIDE] [same|valid] [vbn|vbn_affine] ACTIVATION
 //             residual CHANNELS            a convolution 3x3, max pooling 3x3 at stride 2, two
 //                                          residual blocks of two convolutions 3x3 (IMPALA)
-//             dense UNITS [vbn|vbn_affine] ACTIVATION
+//             dense UNITS [vbn|vbn_affine|layer_norm] ACTIVATION
 //             rnn UNITS tanh|relu          PyTorch's nn.RNN, nn.LSTM and nn.GRU, whose state an
 //             lstm UNITS                   episode begins with zeros
 //             gru UNITS
@@ -49,7 +49,7 @@ inline bool EndsWithOutput(const std::vector<Layer>& layers) {
 // after a map is "fc". kConfig names the column, what it holds and what was expected.
 Result<std::vector<Layer>> ParseLayers(std::string_view line);
 
-// The line of dense layers without normalization. REQUIRES: they are.
+// The line of dense layers. REQUIRES: they are.
 std::string LineOfDense(std::span<const Layer> layers);
 
 struct NetworkRow {

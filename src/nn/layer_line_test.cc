@@ -124,6 +124,8 @@ TEST(LayerLineTest, SaysWhereALineIsWrong) {
   refused("dense 8 tanh, normalize", "15: 'normalize', expected dense");
   refused("2 x normalize, dense 8 tanh", "5: 'normalize', expected");
   refused("dense 8 vbn", "12: nothing, expected relu");
+  refused("dense 8 rel", "9: 'rel', expected vbn, vbn_affine, layer_norm, relu");
+  refused("conv 8 3x3 layer_norm relu", "12: 'layer_norm', expected same, valid, vbn");
   refused("lstm 8 vbn", "8: 'vbn', expected a comma");
   refused("out", "4: nothing, expected diagonal, no_bias, relu, tanh");
   refused("out no_bias", "12: nothing, expected relu, tanh");
@@ -179,6 +181,25 @@ TEST(LayerLineTest, LearnersRefuseWhatIsForEvolution) {
     EXPECT_EQ(MakeTorso(line, 1, 1, 4).status().code(), Code::kConfig) << line;
   EXPECT_EQ(MakeTorso("normalize, dense 8 tanh", 1, 1, 4).ValueOrThrow().layers.size(), 2U);
   EXPECT_EQ(MakeTorso("normalize, dense 8 tanh", 8, 8, 4).status().code(), Code::kConfig);
+}
+
+TEST(LayerLineTest, LayerNormalizationIsLearners) {
+  const std::string line = "dense 8 layer_norm tanh, dense 4 relu";
+  const auto torso = MakeTorso(line, 1, 1, 3).ValueOrThrow();
+  EXPECT_EQ(torso.layers[0].norm, Norm::kLayer);
+  EXPECT_FALSE(torso.needs_reference());
+  EXPECT_EQ(LineOfDense(torso.layers), line);
+  const auto network = MakeLearnedNetwork(line, 3, 2).ValueOrThrow();
+  EXPECT_EQ(network.parameter_count, 3u * 8 + 3 * 8 + 9 * 4 + 5 * 2);
+  EXPECT_EQ(network.evolved_count, network.parameter_count);
+  std::string names;
+  for (const TensorSlice& slice : Tensors(network)) names += slice.name + " ";
+  EXPECT_EQ(names,
+            "fc1.weight fc1.bias fc1_norm.weight fc1_norm.bias fc2.weight fc2.bias out.weight "
+            "out.bias ");
+  const Status refused = MakeNetwork(line, 1, 1, 3, 2).status();
+  EXPECT_EQ(refused.code(), Code::kConfig);
+  EXPECT_NE(refused.message().find("layer_norm is trained by gradients only"), std::string::npos);
 }
 
 TEST(LayerLineTest, EveryNetworkCanBeMade) {

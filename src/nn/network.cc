@@ -124,10 +124,12 @@ void AddParameters(const NetworkDescription& network, size_t index,
   if (layer.kind == Layer::Kind::kConv) shape = {layer.kernel, layer.kernel, layer.in, layer.out};
   add(".weight", std::move(shape), layer.weight_offset, layer.fan_in(), false);
   if (layer.bias) add(".bias", {layer.out}, layer.bias_offset, layer.fan_in(), true);
-  if (layer.norm != Norm::kVbnAffine) return;
-  add("_vbn.weight", {layer.out}, layer.scale_offset, layer.fan_in(), true);
+  if (!layer.has_scales()) return;
+  const bool of_layer = layer.norm == Norm::kLayer;
+  add(of_layer ? "_norm.weight" : "_vbn.weight", {layer.out}, layer.scale_offset, layer.fan_in(),
+      true);
   slices.back().initial = 1;
-  add("_vbn.bias", {layer.out}, layer.shift_offset, layer.fan_in(), true);
+  add(of_layer ? "_norm.bias" : "_vbn.bias", {layer.out}, layer.shift_offset, layer.fan_in(), true);
 }
 
 void AddStatistics(const NetworkDescription& network, size_t index,
@@ -169,7 +171,7 @@ void Place(Layer& layer, size_t& offset) {
   }
   layer.bias_offset = take(layer.bias ? columns : 0);
   if (layer.recurrent()) layer.recurrent_bias_offset = take(columns);
-  if (layer.norm != Norm::kVbnAffine) return;
+  if (!layer.has_scales()) return;
   layer.scale_offset = take(columns);
   layer.shift_offset = take(columns);
 }
@@ -204,7 +206,7 @@ Status Finish(NetworkDescription& network) {
   bool recurrent = false;
   for (Layer& layer : network.layers) {
     if (layer.kind == Layer::Kind::kNormalize) RETURN_IF_ERROR(FinishNormalize(network, layer));
-    if (layer.norm != Norm::kNone && recurrent)
+    if (layer.virtual_batch_norm() && recurrent)
       return {Code::kConfig, "network " + network.name + ": layer " + layer.name +
                                  " has virtual batch norm after a recurrent layer, whose state a "
                                  "reference batch lacks; expected it before"};
@@ -263,17 +265,8 @@ Result<NetworkDescription> Hidden(std::string_view name_or_line, int64_t height,
   return network;
 }
 
-}  // namespace
-
-Result<NetworkDescription> MakeNetwork(std::string_view name_or_line, int64_t height, int64_t width,
-                                       int64_t channels, int64_t outputs) {
-  ASSIGN_OR_RETURN(NetworkDescription network, Hidden(name_or_line, height, width, channels));
-  for (const Layer& layer : network.layers) {
-    if (layer.kind == Layer::Kind::kResidual)
-      return Status(Code::kConfig, "network '" + Shown(name_or_line) +
-                                       "': residual stacks are trained by gradients only; "
-                                       "expected conv, dense and recurrent layers");
-  }
+Result<NetworkDescription> WithOutput(std::string_view name_or_line, NetworkDescription network,
+                                      int64_t outputs) {
   if (!EndsWithOutput(network.layers)) network.layers.emplace_back().name = kOutputName;
   network.layers.back().out = outputs;
   RETURN_IF_ERROR(Finish(network));
@@ -285,11 +278,34 @@ Result<NetworkDescription> MakeNetwork(std::string_view name_or_line, int64_t he
   return network;
 }
 
+}  // namespace
+
+Result<NetworkDescription> MakeNetwork(std::string_view name_or_line, int64_t height, int64_t width,
+                                       int64_t channels, int64_t outputs) {
+  ASSIGN_OR_RETURN(NetworkDescription network, Hidden(name_or_line, height, width, channels));
+  for (const Layer& layer : network.layers) {
+    const bool residual = layer.kind == Layer::Kind::kResidual;
+    if (residual || layer.norm == Norm::kLayer)
+      return Status(Code::kConfig, "network '" + Shown(name_or_line) + "': " +
+                                       (residual ? "residual stacks are" : "layer_norm is") +
+                                       " trained by gradients only; expected conv, dense and "
+                                       "recurrent layers" +
+                                       (residual ? "" : " without it"));
+  }
+  return WithOutput(name_or_line, std::move(network), outputs);
+}
+
+Result<NetworkDescription> MakeLearnedNetwork(std::string_view name_or_line, int64_t inputs,
+                                              int64_t outputs) {
+  ASSIGN_OR_RETURN(NetworkDescription network, Hidden(name_or_line, 1, 1, inputs));
+  return WithOutput(name_or_line, std::move(network), outputs);
+}
+
 Result<NetworkDescription> MakeTorso(std::string_view name_or_line, int64_t height, int64_t width,
                                      int64_t channels) {
   ASSIGN_OR_RETURN(NetworkDescription network, Hidden(name_or_line, height, width, channels));
   for (const Layer& layer : network.layers) {
-    if (layer.recurrent() || layer.norm != Norm::kNone)
+    if (layer.recurrent() || layer.virtual_batch_norm())
       return Status(Code::kConfig,
                     "network '" + Shown(name_or_line) + "': layer " + layer.name +
                         (layer.recurrent() ? " is for evolution; a learner's recurrent layer is "
@@ -319,7 +335,7 @@ Result<Storage> ParseStorage(std::string_view name) {
 
 Status SetStorage(Storage storage, NetworkDescription& network) {
   const bool scaled = std::ranges::any_of(
-      network.layers, [](const Layer& layer) { return layer.norm != Norm::kNone; });
+      network.layers, [](const Layer& layer) { return layer.virtual_batch_norm(); });
   if (storage != Storage::kFloat32 && scaled)
     return {Code::kConfig,
             "network.storage=" + std::string(Name(storage)) + ": network " + network.name +

@@ -7,8 +7,8 @@
 // is flattened rows, columns, channels. Images are [row][column][channel], frame stack oldest
 // first. A recurrent layer has the weights of its input [in][gates * units], those of its state
 // [units][gates * units], then two biases [gates * units] in the same order; the gates follow each
-// other as in PyTorch: i, f, g, o in an LSTM, r, z, n in a GRU. An affine virtual batch norm has
-// scales and shifts behind the bias of its layer.
+// other as in PyTorch: i, f, g, o in an LSTM, r, z, n in a GRU. An affine virtual batch norm and a
+// layer normalization have scales and shifts behind the bias of their layer.
 //
 // Statistics, which are measured instead of evolved, follow the parameters of all layers: so the
 // evolved ones are the first evolved_count of the vector. Noise and mutations end there.
@@ -44,12 +44,17 @@ enum class Activation : uint8_t {
   kLrelu0p2,  // slope 0.2
   kGelu,      // in its form with tanh
 };
-// How the sums of a convolution or dense layer are normalized before their activation, per channel
-// or unit, by mean and variance over a reference batch of observations (kernel.h computes both):
+// How the sums of a layer are normalized before their activation.
+// Virtual batch norm, of populations' convolutions and dense layers: per channel or unit, by mean
+// and variance over a reference batch of observations (kernel.h computes both):
 //   kVbn        (x - mean) / sqrt(variance + 1e-3) + bias, where x has no bias
 //   kVbnAffine  (x - mean) / sqrt(variance + 1e-3) * scale + shift, where x has its bias
-enum class Norm : uint8_t { kNone, kVbn, kVbnAffine };
+// Layer normalization (Ba et al. 2016, arXiv 1607.06450), of learners' dense layers: by mean and
+// variance over the units for one observation, where x has its bias:
+//   kLayer      (x - mean) / sqrt(variance + 1e-5) * scale + shift
+enum class Norm : uint8_t { kNone, kVbn, kVbnAffine, kLayer };
 constexpr double kVbnEpsilon = 1e-3;
+constexpr float kLayerNormEpsilon = 1e-5f;
 // A normalize layer computes (x - mean) / max(deviation, kDeviationMin), clipped to
 // +-kNormalizedMax.
 constexpr float kDeviationMin = 0.1f, kNormalizedMax = 5;
@@ -106,10 +111,12 @@ struct Layer {
          bias_offset = 0;  // in canonical order; bias has columns(), or none
   // recurrent: weights and bias of the state; the bias has columns()
   size_t recurrent_offset = 0, recurrent_count = 0, recurrent_bias_offset = 0;
-  size_t scale_offset = 0, shift_offset = 0;  // of Norm::kVbnAffine, `out` each
-  // statistics, `out` each: of a Norm variances, of kNormalize standard deviations
+  size_t scale_offset = 0, shift_offset = 0;  // where has_scales(), `out` each
+  // statistics, `out` each: of virtual batch norm variances, of kNormalize standard deviations
   size_t mean_offset = 0, spread_offset = 0;
-  bool has_statistics() const { return norm != Norm::kNone || kind == Kind::kNormalize; }
+  bool virtual_batch_norm() const { return norm == Norm::kVbn || norm == Norm::kVbnAffine; }
+  bool has_scales() const { return norm == Norm::kVbnAffine || norm == Norm::kLayer; }
+  bool has_statistics() const { return virtual_batch_norm() || kind == Kind::kNormalize; }
   int64_t fan_in() const {
     if (kind == Kind::kResidual) return kernel * kernel * (in + 4 * out);  // of its five kernels
     if (kind == Kind::kNormalize) return 0;
@@ -185,9 +192,12 @@ Status Finish(NetworkDescription& network);
 
 // The network of a name or a line of layers (layer_line.h), and a dense output layer, "out",
 // without activation unless the line says otherwise. kConfig where it does not fit the input, and
-// for residual stacks, which have no canonical order.
+// for residual stacks and layer normalization, which populations lack.
 Result<NetworkDescription> MakeNetwork(std::string_view name_or_line, int64_t height, int64_t width,
                                        int64_t channels, int64_t outputs);
+// The same for vectors and learners, with layer normalization.
+Result<NetworkDescription> MakeLearnedNetwork(std::string_view name_or_line, int64_t inputs,
+                                              int64_t outputs);
 // The hidden layers alone, residual stacks included, for networks that learn by gradients: their
 // maps and sizes; there is a dense layer at the end. kConfig as above.
 Result<NetworkDescription> MakeTorso(std::string_view name_or_line, int64_t height, int64_t width,

@@ -13,8 +13,9 @@ PaddedLayers::PaddedLayers(NetworkDescription network) : network_(std::move(netw
   for (const Layer& layer : network_.layers) {
     const auto in = static_cast<size_t>(layer.fan_in()), out = static_cast<size_t>(layer.out);
     const size_t row = PaddedRow(out);
-    layers_.push_back({in, out, row, size_, size_ + in * row, layer.activation});
-    size_ += (in + 1) * row;
+    layers_.push_back(
+        {in, out, row, size_, size_ + in * row, layer.activation, layer.norm == Norm::kLayer});
+    size_ += layers_.back().rows() * row;
   }
 }
 
@@ -22,7 +23,7 @@ std::vector<float> PaddedLayers::Canonical(std::span<const float> parameters) co
   CHECK_EQ(parameters.size(), size_);
   std::vector<float> canonical;
   for (const PaddedLayer& layer : layers_)
-    for (size_t i = 0; i <= layer.inputs; ++i) {
+    for (size_t i = 0; i < layer.rows(); ++i) {
       const float* row = parameters.data() + layer.weights + i * layer.row;
       canonical.insert(canonical.end(), row, row + layer.outputs);
     }
@@ -36,13 +37,13 @@ void PaddedLayers::FromCanonical(std::span<const float> canonical,
   std::ranges::fill(parameters, 0.0F);
   const float* from = canonical.data();
   for (const PaddedLayer& layer : layers_)
-    for (size_t i = 0; i <= layer.inputs; ++i, from += layer.outputs)
+    for (size_t i = 0; i < layer.rows(); ++i, from += layer.outputs)
       std::copy_n(from, layer.outputs, parameters.data() + layer.weights + i * layer.row);
 }
 
-void PaddedLayers::Apply(const kernel::Ops& ops, const PaddedLayer& layer,
-                         std::span<const float> parameters, const float* in, size_t in_row,
-                         size_t rows, float* out) {
+void PaddedLayers::Sums(const kernel::Ops& ops, const PaddedLayer& layer,
+                        std::span<const float> parameters, const float* in, size_t in_row,
+                        size_t rows, float* out) {
   ops.product({.left = in,
                .left_row = in_row,
                .left_link = 1,
@@ -55,8 +56,12 @@ void PaddedLayers::Apply(const kernel::Ops& ops, const PaddedLayer& layer,
                .columns = layer.row,
                .add = false,
                .bias = parameters.data() + layer.bias});
+}
+
+void PaddedLayers::Activate(const kernel::Ops& ops, const PaddedLayer& layer, size_t rows,
+                            float* sums) {
   if (layer.activation != Activation::kNone)
-    ops.activate(out, rows * layer.row, KernelActivation(layer.activation));
+    ops.activate(sums, rows * layer.row, KernelActivation(layer.activation));
 }
 
 void PaddedLayers::WeightGradient(const kernel::Ops& ops, const PaddedLayer& layer, const float* in,
@@ -96,7 +101,7 @@ void PaddedLayers::InputDelta(const kernel::Ops& ops, const PaddedLayer& layer, 
 }
 
 bool Differentiable(const Layer& layer) {
-  return layer.norm == Norm::kNone && layer.activation != Activation::kSilu &&
+  return !layer.virtual_batch_norm() && layer.activation != Activation::kSilu &&
          layer.activation != Activation::kGelu;
 }
 

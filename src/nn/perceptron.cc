@@ -11,8 +11,9 @@ namespace samara {
 
 Result<Perceptron> Perceptron::Make(std::string_view line, size_t inputs, size_t outputs,
                                     IsaLevel isa) {
-  ASSIGN_OR_RETURN(NetworkDescription network, MakeNetwork(line, 1, 1, static_cast<int64_t>(inputs),
-                                                           static_cast<int64_t>(outputs)));
+  ASSIGN_OR_RETURN(
+      NetworkDescription network,
+      MakeLearnedNetwork(line, static_cast<int64_t>(inputs), static_cast<int64_t>(outputs)));
   return Make(std::move(network), isa);
 }
 
@@ -20,8 +21,8 @@ Result<Perceptron> Perceptron::Make(NetworkDescription network, IsaLevel isa) {
   for (const Layer& layer : network.layers)
     if (layer.kind != Layer::Kind::kDense || !Differentiable(layer))
       return Status(Code::kConfig, "network " + network.name +
-                                       ": expected dense layers alone, without normalization, "
-                                       "silu and gelu");
+                                       ": expected dense layers alone, without virtual batch "
+                                       "norm, silu and gelu");
   return Perceptron(std::move(network), isa);
 }
 
@@ -37,6 +38,8 @@ PerceptronPass Perceptron::MakePass(size_t rows_max) const {
   pass.input_delta = AlignedFloats(pass.input.size());
   for (const PaddedLayer& layer : layers()) {
     pass.values.emplace_back(rows_max * layer.row);
+    pass.norms.push_back(layer.layer_norm ? LayerNorm(layer.outputs, layer.row).MakePass(rows_max)
+                                          : LayerNormPass());
     pass.transposed.emplace_back(layer.outputs * PaddedRow(layer.inputs));
   }
   for (AlignedFloats& delta : pass.delta) delta = AlignedFloats(rows_max * widest_);
@@ -54,7 +57,12 @@ void Perceptron::Forward(std::span<const float> parameters, size_t rows,
   for (size_t s = 0; s < layers().size(); ++s) {
     const PaddedLayer& layer = layers()[s];
     float* out = pass.values[s].data();
-    Apply(ops, layer, parameters, in, in_row, rows, out);
+    Sums(ops, layer, parameters, in, in_row, rows, out);
+    if (layer.layer_norm)
+      LayerNorm(layer.outputs, layer.row)
+          .Forward(parameters.data() + layer.scale(), parameters.data() + layer.shift(), rows, out,
+                   pass.norms[s]);
+    Activate(ops, layer, rows, out);
     in = out, in_row = layer.row;
   }
 }
@@ -75,6 +83,13 @@ void Perceptron::Backward(std::span<const float> parameters, std::span<const flo
   for (size_t s = layers().size(); s-- > 0;) {
     const PaddedLayer& layer = layers()[s];
     MultiplyBySlope(layer.activation, pass.values[s].data(), delta, rows * layer.row);
+    if (layer.layer_norm) {
+      const bool wanted = !gradient.empty();
+      LayerNorm(layer.outputs, layer.row)
+          .Backward(parameters.data() + layer.scale(), rows, pass.norms[s], delta,
+                    wanted ? gradient.data() + layer.scale() : nullptr,
+                    wanted ? gradient.data() + layer.shift() : nullptr);
+    }
     const float* in = s > 0 ? pass.values[s - 1].data() : pass.input.data();
     const size_t in_row = s > 0 ? layers()[s - 1].row : PaddedRow(inputs());
     if (!gradient.empty())

@@ -8,8 +8,9 @@
 // padded likewise.
 //
 // Bits: every sum is one chain of fused multiply-adds in ascending order, whatever the instruction
-// set, so a row of the output depends on that row of the input only. Thread safety: a Perceptron is
-// constant after construction; a PerceptronPass is its thread's.
+// set (layer_norm.h has its own order), so a row of the output depends on that row of the input
+// only. Thread safety: a Perceptron is constant after construction; a PerceptronPass is its
+// thread's.
 #pragma once
 
 #include <array>
@@ -19,6 +20,7 @@
 
 #include "core/cpu.h"
 #include "nn/kernel.h"
+#include "nn/layer_norm.h"
 #include "nn/padded_layers.h"
 
 namespace samara {
@@ -28,6 +30,7 @@ struct PerceptronPass {
   size_t rows = 0;
   AlignedFloats input;                // [rows][PaddedRow(inputs)], zeros behind the inputs
   std::vector<AlignedFloats> values;  // of each layer, after its activation
+  std::vector<LayerNormPass> norms;   // of each layer; empty where it has none
   AlignedFloats input_delta;          // derivatives by the input, where asked for
   // scratch of the backward pass; transposed: each layer's weights, zeros behind the rows
   std::array<AlignedFloats, 2> delta;
@@ -36,8 +39,8 @@ struct PerceptronPass {
 
 class Perceptron : public PaddedLayers {
  public:
-  // `line`: hidden dense layers, by a name or a line (layer_line.h). kConfig: other layers, a
-  // normalization, or an activation whose derivative does not follow from its value (silu, gelu).
+  // `line`: hidden dense layers, by a name or a line (layer_line.h). kConfig: other layers, virtual
+  // batch norm, or an activation whose derivative does not follow from its value (silu, gelu).
   static Result<Perceptron> Make(std::string_view line, size_t inputs, size_t outputs,
                                  IsaLevel isa = ActiveIsa());
 

@@ -56,6 +56,28 @@ struct Case {
 constexpr const char* kLines[] = {"dense 20 tanh, dense 7 relu", "mlp-64-64-tanh",
                                   "dense 16 elu, dense 33 sigmoid, dense 5 selu",
                                   "dense 9 lrelu, dense 9 lrelu0.2"};
+constexpr const char* kNormalizedLines[] = {"dense 20 layer_norm tanh, dense 7 elu",
+                                            "dense 16 relu, dense 37 layer_norm none"};
+
+std::vector<const char*> AllLines() {
+  std::vector<const char*> lines(std::begin(kLines), std::end(kLines));
+  lines.insert(lines.end(), std::begin(kNormalizedLines), std::end(kNormalizedLines));
+  return lines;
+}
+
+// The sum of the outputs times Case::by_output, of other parameters.
+double SumAt(const Case& c, const std::vector<float>& canonical) {
+  std::vector<float> parameters(c.net.size());
+  c.net.FromCanonical(canonical, parameters);
+  PerceptronPass pass = c.net.MakePass(c.rows);
+  std::ranges::copy(c.pass.input.span(), pass.input.data());
+  c.net.Forward(parameters, c.rows, pass);
+  double sum = 0;
+  for (size_t row = 0; row < c.rows; ++row)
+    for (size_t o = 0; o < c.net.outputs(); ++o)
+      sum += double{c.net.Output(pass, row)[o]} * c.by_output[row * c.net.outputs() + o];
+  return sum;
+}
 
 TEST(PerceptronTest, OutputsAndDerivativesAreThoseOfTheJacobians) {
   for (const char* line : kLines) {
@@ -72,8 +94,39 @@ TEST(PerceptronTest, OutputsAndDerivativesAreThoseOfTheJacobians) {
   }
 }
 
+// perceptron_op_test.cc compares with torch's.
+TEST(PerceptronTest, DerivativesWithLayerNormalizationAreFiniteDifferences) {
+  for (const char* line : kNormalizedLines) {
+    Case c(line, 5, 3, 4);
+    const auto gradient = c.Gradient();
+    for (size_t i = 0; i < c.canonical.size(); ++i) {
+      auto above = c.canonical, below = c.canonical;
+      above[i] += 2e-3F, below[i] -= 2e-3F;
+      const double step = double{above[i]} - below[i];
+      EXPECT_NEAR(gradient[i], (SumAt(c, above) - SumAt(c, below)) / step,
+                  0.01 * (1 + std::abs(gradient[i])))
+          << line << " " << i;
+    }
+  }
+}
+
+// Sums of 1 and 3: mean 2, variance 1.
+TEST(PerceptronTest, ALayerIsNormalizedOverItsUnits) {
+  const auto net = Perceptron::Make("dense 2 layer_norm none", 1, 1).ValueOrThrow();
+  const std::vector<float> canonical = {1,         2,  0, 1, /*scale*/ 2, 3, /*shift*/ 0.5, -1,
+                                        /*out*/ 1, 10, 0};
+  std::vector<float> parameters(net.size());
+  net.FromCanonical(canonical, parameters);
+  EXPECT_EQ(net.Canonical(parameters), canonical);
+  PerceptronPass pass = net.MakePass(1);
+  pass.input.data()[0] = 1;
+  net.Forward(parameters, 1, pass);
+  const double unit = 1 / std::sqrt(1 + 1e-5);
+  EXPECT_NEAR(net.Output(pass, 0)[0], (-2 * unit + 0.5) + 10 * (3 * unit - 1), 1e-5);
+}
+
 TEST(PerceptronTest, DerivativesByTheInputAreFiniteDifferences) {
-  for (const char* line : kLines) {
+  for (const char* line : AllLines()) {
     Case c(line, 5, 3, 4);
     c.net.Backward(c.parameters, c.by_output, /*by_input=*/true, c.pass, {});
     const auto at = [&](size_t row, size_t i, double change) {
@@ -94,7 +147,7 @@ TEST(PerceptronTest, DerivativesByTheInputAreFiniteDifferences) {
 }
 
 TEST(PerceptronTest, EveryInstructionSetGivesTheSameBits) {
-  for (const char* line : kLines) {
+  for (const char* line : AllLines()) {
     Case first(line, 17, 6, 37, IsaLevel::kPortable);
     const auto outputs = first.Outputs(), gradient = first.Gradient();
     for (const IsaLevel isa : AvailableIsaLevels()) {
@@ -107,7 +160,7 @@ TEST(PerceptronTest, EveryInstructionSetGivesTheSameBits) {
 
 // Zeros behind the rows stay zeros, so that padded parameters can be learned as they are.
 TEST(PerceptronTest, NothingIsLearnedInThePadding) {
-  Case c("dense 7 tanh, dense 21 tanh", 3, 2, 9);
+  Case c("dense 7 tanh, dense 21 layer_norm tanh", 3, 2, 9);
   std::vector<float> gradient(c.net.size(), 1), zeros(c.net.size());
   c.net.Backward(c.parameters, c.by_output, false, c.pass, gradient);
   std::vector<float> back(c.net.size());
@@ -116,8 +169,8 @@ TEST(PerceptronTest, NothingIsLearnedInThePadding) {
 }
 
 TEST(PerceptronTest, RefusesWhatItCannotLearn) {
-  for (const char* line :
-       {"lstm 8", "normalize, dense 8 tanh", "dense 8 silu", "dense 8 gelu", "conv 3 3 1"})
+  for (const char* line : {"lstm 8", "normalize, dense 8 tanh", "dense 8 silu", "dense 8 gelu",
+                           "conv 3 3 1", "dense 8 vbn tanh"})
     EXPECT_EQ(Perceptron::Make(line, 4, 2).status().code(), Code::kConfig) << line;
 }
 

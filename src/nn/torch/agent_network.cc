@@ -117,8 +117,11 @@ void AgentNetworkImpl::MakeNative(const NetworkDescription& torso) {
     if (network.layers.front().kind == Layer::Kind::kNormalize)
       network.layers.erase(network.layers.begin());
     std::vector<Tensor> parameters;
-    for (const Dense& dense : hidden.dense)
+    for (const Dense& dense : hidden.dense) {
       parameters.insert(parameters.end(), {dense.weight.value, dense.bias.value});
+      if (dense.normalized())
+        parameters.insert(parameters.end(), {dense.scale.value, dense.shift.value});
+    }
     std::vector<PerceptronOp::Head> outputs;
     Layer out;
     out.name = "out";
@@ -190,6 +193,11 @@ AgentNetworkImpl::Torso AgentNetworkImpl::AddTorso(const NetworkDescription& des
       case Layer::Kind::kDense:
         torso.dense.push_back(AddDense(name, layer.out));
         torso.dense.back().activation = layer.activation;
+        if (layer.norm == Norm::kLayer) {
+          Dense& dense = torso.dense.back();
+          dense.scale.value = register_parameter(name + "_norm_weight", torch::ones({layer.out}));
+          dense.shift.value = register_parameter(name + "_norm_bias", torch::zeros({layer.out}));
+        }
         break;
       case Layer::Kind::kRnn:
       case Layer::Kind::kLstm:
@@ -284,13 +292,22 @@ void AgentNetworkImpl::AddCore() {
 }
 
 template <typename F>
-void AgentNetworkImpl::EachLayer(Torso& torso, const F& f) {
+void AgentNetworkImpl::EachParameter(Torso& torso, const F& f) {
+  const auto both = [&f](auto& layer) {
+    f(layer.weight);
+    f(layer.bias);
+  };
   for (Stack& stack : torso.stacks) {
-    f(stack.first);
-    for (Convolution& convolution : stack.residual) f(convolution);
+    both(stack.first);
+    for (Convolution& convolution : stack.residual) both(convolution);
   }
-  for (Convolution& convolution : torso.convolutions) f(convolution);
-  for (Dense& dense : torso.dense) f(dense);
+  for (Convolution& convolution : torso.convolutions) both(convolution);
+  for (Dense& dense : torso.dense) {
+    both(dense);
+    if (!dense.normalized()) continue;
+    f(dense.scale);
+    f(dense.shift);
+  }
 }
 
 void AgentNetworkImpl::Freeze() {
@@ -302,17 +319,15 @@ void AgentNetworkImpl::Freeze() {
       (*native)->frozen = (*native)->op.Pack((*native)->parameters);
     }
   if (!config_.bfloat16) return;
-  const auto freeze = [](auto& layer) {
-    for (Parameter* p : {&layer.weight, &layer.bias}) {
-      CHECK(!p->value.requires_grad()) << "a network that learns is not frozen";
-      if (p->frozen.defined())
-        p->frozen.copy_(p->value);
-      else
-        p->frozen = p->value.to(torch::kBFloat16);
-    }
+  const auto freeze = [](Parameter& p) {
+    CHECK(!p.value.requires_grad()) << "a network that learns is not frozen";
+    if (p.frozen.defined())
+      p.frozen.copy_(p.value);
+    else
+      p.frozen = p.value.to(torch::kBFloat16);
   };
-  EachLayer(torso_, freeze);
-  EachLayer(value_torso_, freeze);
+  EachParameter(torso_, freeze);
+  EachParameter(value_torso_, freeze);
 }
 
 void AgentNetworkImpl::Follow(const AgentNetworkImpl& other) {
@@ -329,6 +344,14 @@ Tensor AgentNetworkImpl::Of(const Parameter& p) const {
 Tensor AgentNetworkImpl::Apply(const Convolution& c, Tensor x) const {
   if (c.same) x = PadSame(x, c.weight.value.size(-1), c.stride, 0);
   return torch::conv2d(x, Of(c.weight), Of(c.bias), c.stride);
+}
+
+Tensor AgentNetworkImpl::Apply(const Dense& dense, const Tensor& x) const {
+  Tensor sums = torch::linear(x, Of(dense.weight), Of(dense.bias));
+  if (dense.normalized())
+    sums = torch::layer_norm(sums, {sums.size(-1)}, Of(dense.scale), Of(dense.shift),
+                             kLayerNormEpsilon);
+  return Activated(std::move(sums), dense.activation);
 }
 
 Tensor AgentNetworkImpl::Apply(const Torso& torso, Tensor x) const {
@@ -351,9 +374,7 @@ Tensor AgentNetworkImpl::Apply(const Torso& torso, Tensor x) const {
     x = x.permute({0, 2, 3, 1});  // flattened rows, columns, channels
   }
   x = x.flatten(1);
-  for (const Dense& dense : torso.dense) {
-    x = Activated(torch::linear(x, Of(dense.weight), Of(dense.bias)), dense.activation);
-  }
+  for (const Dense& dense : torso.dense) x = Apply(dense, x);
   return x.to(torch::kFloat32);
 }
 

@@ -125,6 +125,8 @@ class AgentNetworkImpl : public torch::nn::Module {
   struct Dense {
     Parameter weight, bias;  // [out][in]
     Activation activation = Activation::kNone;
+    Parameter scale = {}, shift = {};  // of layer normalization, [out]; undefined without
+    bool normalized() const { return scale.value.defined(); }
   };
   struct Stack {
     Convolution first;
@@ -146,9 +148,10 @@ class AgentNetworkImpl : public torch::nn::Module {
   Torso AddTorso(const NetworkDescription& description, const std::string& prefix);
   Statistics AddStatistics(const std::string& name, int64_t numbers);
   template <typename F>
-  static void EachLayer(Torso& torso, const F& f);  // f(layer): convolutions, dense layers
-  torch::Tensor Of(const Parameter& p) const;       // for products of a torso
+  static void EachParameter(Torso& torso, const F& f);  // f(parameter)
+  torch::Tensor Of(const Parameter& p) const;           // for products of a torso
   torch::Tensor Apply(const Convolution& convolution, torch::Tensor x) const;
+  torch::Tensor Apply(const Dense& dense, const torch::Tensor& x) const;  // activated
   torch::Tensor Apply(const Torso& torso, torch::Tensor x) const;  // [N][h][w][c] -> [N][features]
   // Gives what a head reads: x, or its hidden layer of x.
   torch::Tensor Hidden(const Dense& hidden, const torch::Tensor& x) const;

@@ -90,6 +90,7 @@ TEST(AgentNetworkTest, AnUnrollIsItsStepsOneByOne) {
 TEST(AgentNetworkTest, TorchsOperationsGiveWhatOwnLoopsGive) {
   std::vector<AgentNetworkConfig> configs = {{"mlp-16-tanh", 1, 1, 5, 4},
                                              {"normalize, dense 8 relu", 1, 1, 5, 4},
+                                             {"dense 9 layer_norm tanh, dense 8 relu", 1, 1, 5, 4},
                                              {"nature", 84, 84, 4, 6}};
   configs[0].separate_value = true;
   configs[0].free_half = 0.5;

@@ -28,6 +28,8 @@ PerceptronOp::PerceptronOp(Perceptron net, std::vector<Head> heads)
       CHECK_EQ(column, out);
     }
     at += (in + 1) * row;
+    if (layer.norm != Norm::kLayer) continue;
+    for (int i = 0; i < 2; ++i, at += row) places_.push_back({at, 1, out, row, /*weight=*/false});
   }
 }
 

@@ -46,6 +46,37 @@ TEST(PerceptronOpTest, OutputsAndGradientsAreTorchs) {
   }
 }
 
+TEST(PerceptronOpTest, LayerNormalizationIsTorchs) {
+  torch::manual_seed(7);
+  const PerceptronOp op(
+      Perceptron::Make("dense 20 layer_norm tanh, dense 9 layer_norm relu", 5, 4).ValueOrThrow(),
+      {{3}, {1}});
+  auto p = Parameters();
+  for (const auto& [at, units] : {std::pair{2, 20}, {6, 9}})
+    for (int i = 0; i < 2; ++i)
+      p.insert(p.begin() + at, torch::randn({units}).set_requires_grad(true));
+  const auto by_torch = [&p](const Tensor& x) {
+    const auto normalized = [&](const Tensor& in, size_t at) {
+      const Tensor sums = torch::linear(in, p[at], p[at + 1]);
+      return torch::layer_norm(sums, {sums.size(1)}, p[at + 2], p[at + 3]);
+    };
+    const Tensor h = torch::relu(normalized(torch::tanh(normalized(x, 0)), 4));
+    return std::vector{torch::linear(h, p[8], p[9]), torch::linear(h, p[10], p[11])};
+  };
+  for (const int64_t rows : {1, 7, 40}) {
+    const Tensor x = torch::randn({rows, 5});
+    const auto ours = op.Apply(x, p), torchs = by_torch(x);
+    const auto loss = [](const std::vector<Tensor>& y) {
+      return (y[0].square().sum() + y[1].sin().sum()) / y[0].size(0);
+    };
+    const auto gradients = torch::autograd::grad({loss(ours)}, p);
+    const auto expected = torch::autograd::grad({loss(torchs)}, p);
+    for (size_t h = 0; h < 2; ++h) EXPECT_TRUE(torch::allclose(ours[h], torchs[h], 1e-4, 1e-5));
+    for (size_t i = 0; i < p.size(); ++i)
+      EXPECT_TRUE(torch::allclose(gradients[i], expected[i], 1e-3, 1e-4)) << i;
+  }
+}
+
 TEST(PerceptronOpTest, FreeOutputsDoNotDependOnTheInput) {
   torch::manual_seed(6);
   const PerceptronOp op(Perceptron::Make("dense 20 tanh, dense 9 relu", 5, 6).ValueOrThrow(),

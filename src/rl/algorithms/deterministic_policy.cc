@@ -31,7 +31,7 @@ Result<DeterministicActorCritic::Networks> DeterministicActorCritic::MakeNetwork
   const int64_t observations = setup.environment.observation.elements();
   const int64_t actions = setup.environment.action.n;
   const std::string line = setup.config.network.text();
-  ASSIGN_OR_RETURN(NetworkDescription network, MakeNetwork(line, 1, 1, observations, actions));
+  ASSIGN_OR_RETURN(NetworkDescription network, MakeLearnedNetwork(line, observations, actions));
   network.layers.back().activation = Activation::kTanh;
   ASSIGN_OR_RETURN(Perceptron policy, Perceptron::Make(std::move(network)));
   ASSIGN_OR_RETURN(Perceptron critic,

@@ -55,20 +55,18 @@ void SetOrthogonal(const TensorSlice& slice, const CounterRng& rng, double gain,
       weights[i * out + o] = static_cast<float>(gain * (in < out ? rows[i][o] : rows[o][i]));
 }
 
-// A layer's two tensors.
-struct Names {
-  std::string weight, bias;
-};
-
-Names NamesOf(const std::string& name, const std::string& head, const TensorSlice& slice,
-              const std::string& suffix) {
-  const std::string layer = slice.output_layer ? head : LayerOf(slice);
-  return {name + layer + "_weight" + suffix, name + layer + "_bias" + suffix};
+// "fc1.weight" -> "critic1_fc1_weight", of the output layer "critic1_value_weight".
+std::string TensorName(const std::string& name, const std::string& head, const TensorSlice& slice,
+                       const std::string& suffix) {
+  const std::string layer = LayerOf(slice);
+  return name + (slice.output_layer ? head : layer) + "_" + slice.name.substr(layer.size() + 1) +
+         suffix;
 }
 
 // Shape of a layer's weights in a file: [out][in], or [out][in][rows][columns], from the canonical
-// [in][out], or [rows][columns][in][out].
+// [in][out], or [rows][columns][in][out]. That of biases, scales and shifts is the same.
 std::vector<int64_t> FileShape(const std::vector<int64_t>& canonical) {
+  if (canonical.size() == 1) return canonical;
   if (canonical.size() == 2) return {canonical[1], canonical[0]};
   return {canonical[3], canonical[2], canonical[0], canonical[1]};
 }
@@ -78,9 +76,9 @@ template <typename Copy>
 void ForEachWeight(const std::vector<int64_t>& canonical, const Copy& copy) {
   const size_t dimensions = canonical.size();
   const auto out = static_cast<size_t>(canonical[dimensions - 1]);
-  const auto in = static_cast<size_t>(canonical[dimensions - 2]);
+  const auto in = dimensions == 1 ? size_t{1} : static_cast<size_t>(canonical[dimensions - 2]);
   const size_t places =
-      dimensions == 2 ? 1 : static_cast<size_t>(canonical[0]) * static_cast<size_t>(canonical[1]);
+      dimensions < 4 ? 1 : static_cast<size_t>(canonical[0]) * static_cast<size_t>(canonical[1]);
   for (size_t o = 0; o < out; ++o)
     for (size_t i = 0; i < in; ++i)
       for (size_t place = 0; place < places; ++place)
@@ -107,8 +105,11 @@ void ParameterBlocks::Initialize(uint64_t seed, Initializer initializer,
     std::vector<float> canonical(block.net->network().parameter_count);
     const CounterRng rng(DeriveKey(seed, Purpose::kNetworkInit, b));
     for (const TensorSlice& slice : samara::Tensors(block.net->network())) {
-      if (slice.bias) continue;
       const auto weights = std::span(canonical).subspan(slice.offset, slice.count);
+      if (slice.bias) {
+        std::ranges::fill(weights, slice.initial);
+        continue;
+      }
       const bool head = slice.output_layer && LayerOf(slice) != block.head;
       switch (initializer) {
         case Initializer::kGlorot:
@@ -142,15 +143,11 @@ std::map<std::string, Tensor> ParameterBlocks::Tensors(std::span<const float> pa
     }
     const std::vector<float> canonical = block.net->Canonical(mine);
     for (const TensorSlice& slice : samara::Tensors(block.net->network())) {
-      const Names names = NamesOf(block.name, block.head, slice, suffix);
       const auto values = std::span(canonical).subspan(slice.offset, slice.count);
-      if (slice.bias) {
-        tensors[names.bias] = Tensor::OfFloats(slice.shape, values);
-        continue;
-      }
-      std::vector<float> weights(values.size());
-      ForEachWeight(slice.shape, [&](size_t at, size_t in_file) { weights[in_file] = values[at]; });
-      tensors[names.weight] = Tensor::OfFloats(FileShape(slice.shape), weights);
+      std::vector<float> filed(values.size());
+      ForEachWeight(slice.shape, [&](size_t at, size_t in_file) { filed[in_file] = values[at]; });
+      tensors[TensorName(block.name, block.head, slice, suffix)] =
+          Tensor::OfFloats(FileShape(slice.shape), filed);
     }
   }
   return tensors;
@@ -178,16 +175,11 @@ Status ParameterBlocks::FromTensors(const std::map<std::string, Tensor>& tensors
     }
     std::vector<float> canonical(block.net->network().parameter_count);
     for (const TensorSlice& slice : samara::Tensors(block.net->network())) {
-      const Names names = NamesOf(block.name, block.head, slice, suffix);
+      ASSIGN_OR_RETURN(
+          const std::vector<float> filed,
+          find(TensorName(block.name, block.head, slice, suffix), FileShape(slice.shape)));
       float* to = canonical.data() + slice.offset;
-      if (slice.bias) {
-        ASSIGN_OR_RETURN(const std::vector<float> bias, find(names.bias, slice.shape));
-        std::ranges::copy(bias, to);
-        continue;
-      }
-      ASSIGN_OR_RETURN(const std::vector<float> weights,
-                       find(names.weight, FileShape(slice.shape)));
-      ForEachWeight(slice.shape, [&](size_t at, size_t in_file) { to[at] = weights[in_file]; });
+      ForEachWeight(slice.shape, [&](size_t at, size_t in_file) { to[at] = filed[in_file]; });
     }
     block.net->FromCanonical(canonical, mine);
   }

@@ -26,10 +26,10 @@ class ParameterBlocks {
 
   size_t size() const { return size_; }  // floats
   // Weights as `initializer` says (nn/initializer.h), of convolutions as a matrix with a row for
-  // each output; zeros as biases.
+  // each output; zeros as biases and shifts, ones as scales.
   void Initialize(uint64_t seed, Initializer initializer, std::span<float> parameters) const;
   // Without padding: dense weights [out][in], those of convolutions [out][in][rows][columns],
-  // biases [out], numbers [].
+  // biases, scales and shifts [out], numbers [].
   std::map<std::string, Tensor> Tensors(std::span<const float> parameters,
                                         const std::string& suffix = "") const;
   // kBadData: a tensor is missing or has another shape; nothing has changed then.

@@ -31,7 +31,7 @@ Tensors Started(Initializer initializer, uint64_t seed = 5) {
   };
   add("", torso.layers.back().name.c_str(), Convolutions::Make(torso).ValueOrThrow());
   add("", "policy", Perceptron::Make("dense 50 relu", 30, 3).ValueOrThrow());
-  add("critic1_", "value", Perceptron::Make("dense 20 relu", 33, 1).ValueOrThrow());
+  add("critic1_", "value", Perceptron::Make("dense 20 layer_norm relu", 33, 1).ValueOrThrow());
   std::vector<float> parameters(blocks.size());
   blocks.Initialize(seed, initializer, parameters);
   return blocks.Tensors(parameters);
@@ -89,7 +89,7 @@ TEST(ParameterBlocksTest, GlorotIsUniformWithinItsLimit) {
   EXPECT_GT(*largest, 0.98 * limit);
 }
 
-TEST(ParameterBlocksTest, BiasesAreZerosAndSeedsAndBlocksHaveTheirOwnDraws) {
+TEST(ParameterBlocksTest, BiasesAreZerosScalesOnesAndSeedsAndBlocksHaveTheirOwnDraws) {
   for (const Initializer initializer :
        {Initializer::kGlorot, Initializer::kOrthogonal, Initializer::kLecunNormal}) {
     const Tensors tensors = Started(initializer), other = Started(initializer, 6);
@@ -97,12 +97,36 @@ TEST(ParameterBlocksTest, BiasesAreZerosAndSeedsAndBlocksHaveTheirOwnDraws) {
       const std::vector<float> values = tensor.Floats();
       if (name.ends_with("_bias")) {
         EXPECT_TRUE(std::ranges::all_of(values, [](float v) { return v == 0; })) << name;
+      } else if (name.ends_with("_norm_weight")) {
+        EXPECT_EQ(values, std::vector<float>(20, 1)) << name;
       } else {
         EXPECT_NE(values, other.at(name).Floats()) << name;
       }
       EXPECT_EQ(values, Started(initializer).at(name).Floats()) << name;
     }
   }
+}
+
+TEST(ParameterBlocksTest, FilesHaveTheNamesOfLayersAndGiveTheSameParameters) {
+  ParameterBlocks blocks;
+  blocks.Add("critic1_", "value",
+             std::make_shared<const Perceptron>(
+                 Perceptron::Make("dense 5 layer_norm relu", 3, 1).ValueOrThrow()));
+  blocks.AddNumber("temperature");
+  std::vector<float> parameters(blocks.size()), read(blocks.size());
+  blocks.Initialize(1, Initializer::kGlorot, parameters);
+  parameters.back() = 7;
+  Tensors tensors = blocks.Tensors(parameters, "_target");
+  std::string names;
+  for (const auto& [name, tensor] : tensors) names += name + " ";
+  EXPECT_EQ(names,
+            "critic1_fc1_bias_target critic1_fc1_norm_bias_target critic1_fc1_norm_weight_target "
+            "critic1_fc1_weight_target critic1_value_bias_target critic1_value_weight_target "
+            "temperature_target ");
+  ASSERT_TRUE(blocks.FromTensors(tensors, read, "_target").ok());
+  EXPECT_EQ(read, parameters);
+  tensors.erase("critic1_fc1_norm_bias_target");
+  EXPECT_EQ(blocks.FromTensors(tensors, read, "_target").code(), Code::kBadData);
 }
 
 }  // namespace
