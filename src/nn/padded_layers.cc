@@ -105,6 +105,16 @@ bool Differentiable(const Layer& layer) {
          layer.activation != Activation::kGelu;
 }
 
+namespace {
+
+// A value has its argument's sign.
+template <Activation kActivation>
+void MultiplyBy(const float* __restrict value, float* __restrict delta, size_t n) {
+  for (size_t i = 0; i < n; ++i) delta[i] *= ActivationSlope(kActivation, value[i], value[i]);
+}
+
+}  // namespace
+
 void MultiplyBySlope(Activation activation, const float* __restrict value, float* __restrict delta,
                      size_t n) {
   switch (activation) {
@@ -114,10 +124,20 @@ void MultiplyBySlope(Activation activation, const float* __restrict value, float
       for (size_t i = 0; i < n; ++i) delta[i] = value[i] > 0 ? delta[i] : 0.0F;
       return;
     case Activation::kTanh:
-      for (size_t i = 0; i < n; ++i) delta[i] *= 1 - value[i] * value[i];
-      return;
-    default:  // a value has its argument's sign
-      for (size_t i = 0; i < n; ++i) delta[i] *= ActivationSlope(activation, value[i], value[i]);
+      return MultiplyBy<Activation::kTanh>(value, delta, n);
+    case Activation::kSigmoid:
+      return MultiplyBy<Activation::kSigmoid>(value, delta, n);
+    case Activation::kElu:
+      return MultiplyBy<Activation::kElu>(value, delta, n);
+    case Activation::kSelu:
+      return MultiplyBy<Activation::kSelu>(value, delta, n);
+    case Activation::kLrelu:
+      return MultiplyBy<Activation::kLrelu>(value, delta, n);
+    case Activation::kLrelu0p2:
+      return MultiplyBy<Activation::kLrelu0p2>(value, delta, n);
+    case Activation::kSilu:
+    case Activation::kGelu:
+      CHECK(false) << "a layer that is not Differentiable";
   }
 }
 
