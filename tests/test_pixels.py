@@ -20,9 +20,9 @@ from test_train_ranks import ranks_of, start
 import samara as package
 
 CATCH = ["classic/catch-dqn-pixels", "run.random_episodes=0", "run.video=false"]
-# Two shards of a stack of four frames that are moved at random, continuous actions and a torso whose targets are copies.
+# Two shards of a stack of four frames that are normalized and moved at random, continuous actions and a torso whose targets are copies.
 PENDULUM = [
-    "classic/pendulum-d4pg-pixels", "env.id=Pendulum-v1?pixels=16", "network.layers=conv 8 4x4/2 relu, dense 16 relu",
+    "classic/pendulum-d4pg-pixels", "env.id=Pendulum-v1?pixels=16", "network.layers=normalize, conv 8 4x4/2 relu, dense 16 relu",
     "learn.frames=1200", "learn.environments=2", "learn.batch=2", "learn.shards=2", "learn.unroll=20", "replay.start=200",
     "replay.capacity=600", "replay.batch=16", "replay.ratio=8", "replay.random_shift=2", "learn.test_episodes=2",
     "run.random_episodes=0", "run.video=false",
@@ -40,8 +40,12 @@ def test_catch_is_learned_in_seconds(catcher):
     assert catcher[1]["test_mean"] >= 0.9  # of 1; at random -0.6
 
 
-def test_an_exported_agent_is_the_same_network_in_torch(catcher, tmp_path):
+@pytest.mark.parametrize("normalized", [False, True])
+def test_an_exported_agent_is_the_same_network_in_torch(normalized, catcher, tmp_path):
     run, file = catcher[0], tmp_path / "agent.safetensors"
+    if normalized:
+        run = tmp_path / "run"
+        train(run, *CATCH, "network.layers=normalize, conv 8 4x4/2 relu, dense 64 relu", "learn.frames=4000", "learn.test_episodes=0")
     ok("export", run, file)
     weights = load_file(file)
     network = torch.nn.Sequential(torch.nn.Conv2d(1, 8, 4, 2), torch.nn.ReLU(), torch.nn.Flatten(),
@@ -49,8 +53,13 @@ def test_an_exported_agent_is_the_same_network_in_torch(catcher, tmp_path):
     names = {"0": "conv1", "3": "fc1", "5": "value"}
     network.load_state_dict({key: weights[f"{names[key[0]]}{key[1:]}"] for key in network.state_dict()})
     images = np.random.default_rng(1).integers(0, 256, (200, 16, 16), dtype=np.uint8)
+    inputs = torch.from_numpy(images)[:, None].float() / 255
+    if normalized:
+        mean, deviation = (weights[f"normalize.{name}"].reshape(16, 16) for name in ("mean", "std"))
+        assert 0 <= mean.min() < mean.max() <= 1 and deviation.max() <= 0.5
+        inputs = ((inputs - mean) / deviation.clamp(min=0.1)).clamp(-5, 5)
     with torch.no_grad():
-        values = network(torch.from_numpy(images)[:, None].float() / 255)
+        values = network(inputs)
     best = values.topk(2).values
     clear = (best[:, 0] - best[:, 1] > 1e-4).numpy()
     policy = package.load(run).policy()

@@ -163,7 +163,7 @@ Row RowOfNetwork(const NetworkRow& row) {
   const auto vector = MakeNetwork(row.name, 1, 1, 8, 4);
   const auto evolved = vector.ok() ? vector : MakeNetwork(row.name, 84, 84, 4, 18);
   const bool learns = MakeTorso(row.name, 84, 84, 4).ok();
-  const char* const shape = !evolved.ok() ? "images"
+  const char* const shape = !evolved.ok() ? MakeTorso(row.name, 1, 1, 8).ok() ? "vectors" : "images"
                             : vector.ok() ? "8 inputs, 4 actions"
                                           : "84 x 84 x 4, 18 actions";
   const char* const runs = !evolved.ok() ? "learning"

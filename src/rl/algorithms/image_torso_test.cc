@@ -243,7 +243,8 @@ class ImagesTest : public testing::TestWithParam<Images> {};
 void ExpectFeaturesOfTorchsConvolutions(ImageCase c) {
   MinibatchFeatures features(*c.torso, *c.replay, kLength, /*learned_sees_next=*/true,
                              /*random_shift=*/0);
-  features.Replace(*c.replay, c.drawn, c.learned, c.targets, CounterRng(1), c.steps);
+  features.Replace(*c.replay, c.drawn, c.learned, c.targets, /*statistics=*/{}, CounterRng(1),
+                   c.steps);
   ReplayMinibatch minibatch{.step = 0,
                             .steps = c.steps,
                             .weights = {},
@@ -272,25 +273,46 @@ TEST_P(ImagesTest, FeaturesAreThoseOfTorchsConvolutions) {
     ExpectFeaturesOfTorchsConvolutions(ImageCase(GetParam(), compress));
 }
 
+// Means and deviations of a frame; some of the latter count as 0.1.
+std::vector<float> Statistics(const Images& images) {
+  std::vector<float> statistics(2 * images.numbers());
+  for (size_t i = 0; i < statistics.size(); ++i)
+    statistics[i] =
+        static_cast<float>(CounterRng(6).Uniform(i)) * (i < images.numbers() ? 1.0F : 0.3F);
+  return statistics;
+}
+
+// What torch makes of stacks of two frames (doc/networks.md).
+TorchTensor Normalized(const TorchTensor& stacks, const Images& images,
+                       const std::vector<float>& statistics) {
+  if (statistics.empty()) return stacks;
+  const TorchTensor both = torch::tensor(statistics)
+                               .reshape({2, kHeight, kWidth, images.channels})
+                               .permute({0, 3, 1, 2})
+                               .repeat({1, 2, 1, 1});
+  return ((stacks - both[0]) / both[1].clamp_min(0.1)).clamp(-5, 5);
+}
+
 // torch pads by repeating the edge and cuts out: random shifts of Kostrikov et al. 2021, 4.1.
-TEST_P(ImagesTest, MovedImagesAreCutsOfPaddedOnes) {
+void ExpectCutsOfPaddedImages(const Images& images, const std::vector<float>& statistics) {
   constexpr int64_t kShift = 3;
-  ImageCase c(GetParam());
+  ImageCase c(images);
   MinibatchFeatures features(*c.torso, *c.replay, kLength, /*learned_sees_next=*/false, kShift);
   const CounterRng shifts(7);
-  features.Replace(*c.replay, c.drawn, c.learned, c.targets, shifts, c.steps);
+  features.Replace(*c.replay, c.drawn, c.learned, c.targets, statistics, shifts, c.steps);
   const auto padded = [&](int64_t first) {
-    return torch::replication_pad2d(c.played.Stacks(first), {kShift, kShift, kShift, kShift});
+    return torch::replication_pad2d(Normalized(c.played.Stacks(first), images, statistics),
+                                    {kShift, kShift, kShift, kShift});
   };
   const TorchTensor now = padded(0), next = padded(1);
   std::set<std::pair<int64_t, int64_t>> moves;
   for (int64_t t = 0; t < kLength; ++t) {
-    const auto cut = [&](const TorchTensor& images, uint64_t index) {
+    const auto cut = [&](const TorchTensor& from, uint64_t index) {
       const auto at = [&](uint64_t i) {  // of 2 kShift, which an image moved there leaves behind
         return 2 * kShift - static_cast<int64_t>(shifts.UniformInt(i, 2 * kShift + 1));
       };
       moves.insert({at(index), at(index + 1)});
-      return images.slice(0, t, t + 1)
+      return from.slice(0, t, t + 1)
           .slice(2, at(index), at(index) + kHeight)
           .slice(3, at(index + 1), at(index + 1) + kWidth);
     };
@@ -306,6 +328,10 @@ TEST_P(ImagesTest, MovedImagesAreCutsOfPaddedOnes) {
   }
   EXPECT_GT(moves.size(), kLength);
 }
+TEST_P(ImagesTest, MovedImagesAreCutsOfPaddedOnes) { ExpectCutsOfPaddedImages(GetParam(), {}); }
+TEST_P(ImagesTest, ImagesAreNormalizedBeforeTheyAreMoved) {
+  ExpectCutsOfPaddedImages(GetParam(), Statistics(GetParam()));
+}
 
 // The critic's cross-entropy by torch's convolutions, and the gradient of the learned torso, which
 // the policy's loss leaves alone.
@@ -318,7 +344,8 @@ TEST_P(ImagesTest, TheGradientIsThatOfTheWholeNetwork) {
   algorithm->Initialize(2, Initializer::kGlorot, others, targets);
   MinibatchFeatures features(*c.torso, *c.replay, kLength, /*learned_sees_next=*/false,
                              /*random_shift=*/0);
-  features.Replace(*c.replay, c.drawn, c.learned, c.targets, CounterRng(1), c.steps);
+  features.Replace(*c.replay, c.drawn, c.learned, c.targets, /*statistics=*/{}, CounterRng(1),
+                   c.steps);
   std::vector<float> gradient(learned.size()), by_torso(c.torso->size()), errors(kLength);
   const std::vector<float> weights(kLength, 1.0F);
   ReplayMinibatch minibatch{.step = 0,

@@ -18,7 +18,9 @@ using namespace replay_test;
 using Row = std::array<float, kInputs>;
 
 constexpr char kPlain[] = "\"dense 12 tanh, dense 7 relu\"",
-               kNormalized[] = "\"normalize, dense 12 tanh, dense 7 relu\"";
+               kNormalized[] = "\"normalize, dense 12 tanh, dense 7 relu\"",
+               kPlainImage[] = "\"conv 3 1x1 tanh, dense 7 relu\"",
+               kNormalizedImage[] = "\"normalize, conv 3 1x1 tanh, dense 7 relu\"";
 
 // Numbers are of unlike sizes: the fourth hardly changes, so that its deviation counts as 0.1. Some
 // final observations are far out, where numbers are clipped.
@@ -61,6 +63,9 @@ struct Algorithm {
   const char* name;
   bool discrete;
   Settings settings;
+  bool image = false;  // the numbers of an observation are an image of 5 x 1
+  const char* plain() const { return image ? kPlainImage : kPlain; }
+  const char* normalized() const { return image ? kNormalizedImage : kNormalized; }
   friend void PrintTo(const Algorithm& algorithm, std::ostream* out) { *out << algorithm.label; }
 };
 const Algorithm kAlgorithms[] = {
@@ -68,7 +73,9 @@ const Algorithm kAlgorithms[] = {
     {"discrete_sac", "sac", true, {{"learn.entropy_target", "0.5"}, {"learn.entropy_cost", "0.3"}}},
     {"td3", "td3", false, {{"td3.steps", "2"}}},
     {"d4pg", "d4pg", false, {{"d4pg.steps", "2"}}},
-    {"dqn", "dqn", true, {{"dqn.steps", "2"}}}};
+    {"dqn", "dqn", true, {{"dqn.steps", "2"}}},
+    {"images_sac", "sac", false, {{"learn.entropy_target", "\"-2\""}}, /*image=*/true},
+    {"images_dqn", "dqn", true, {{"dqn.steps", "2"}}, /*image=*/true}};
 
 AgentSetup SetupOf(const Algorithm& algorithm, const char* layers, Settings settings = {}) {
   AgentSetup setup = ContinuousSetup(algorithm.name, {{"learn.environments", "4"},
@@ -80,6 +87,10 @@ AgentSetup SetupOf(const Algorithm& algorithm, const char* layers, Settings sett
                                                       {"replay.capacity", "200"}});
   if (algorithm.discrete)
     setup.environment.action = {.discrete = true, .n = kDimensions, .low = {}, .high = {}};
+  if (algorithm.image) {
+    setup.environment.observation = {DType::kFloat32, {kInputs, 1}};
+    setup.stack = FrameStackRule{.depth = 1};
+  }
   Set(setup.config, algorithm.settings);
   Set(setup.config, {{"network.layers", layers}});
   Set(setup.config, settings);
@@ -175,9 +186,9 @@ class NormalizeTest : public testing::TestWithParam<Algorithm> {};
 // The first update has eight steps of the optimizer, all with the moments of what it stored: of
 // observations that were acted on, but in every minibatch on both sides of a step.
 TEST_P(NormalizeTest, MinibatchesAreThoseOfNormalizedObservations) {
-  const auto agent = MakeAgent(SetupOf(GetParam(), kNormalized)).ValueOrThrow();
-  const auto plain = MakeAgent(SetupOf(GetParam(), kPlain)).ValueOrThrow();
-  const auto raw = MakeAgent(SetupOf(GetParam(), kPlain)).ValueOrThrow();
+  const auto agent = MakeAgent(SetupOf(GetParam(), GetParam().normalized())).ValueOrThrow();
+  const auto plain = MakeAgent(SetupOf(GetParam(), GetParam().plain())).ValueOrThrow();
+  const auto raw = MakeAgent(SetupOf(GetParam(), GetParam().plain())).ValueOrThrow();
   const auto before = WeightsOf(*plain);
   Feed feed(GetParam().discrete), same(GetParam().discrete), without(GetParam().discrete);
   const UpdateReport report = feed.Update(*agent);
@@ -204,8 +215,8 @@ TEST_P(NormalizeTest, MinibatchesAreThoseOfNormalizedObservations) {
 }
 
 TEST_P(NormalizeTest, ActsOnNormalizedObservations) {
-  const auto agent = MakeAgent(SetupOf(GetParam(), kNormalized)).ValueOrThrow();
-  const auto plain = MakeAgent(SetupOf(GetParam(), kPlain)).ValueOrThrow();
+  const auto agent = MakeAgent(SetupOf(GetParam(), GetParam().normalized())).ValueOrThrow();
+  const auto plain = MakeAgent(SetupOf(GetParam(), GetParam().plain())).ValueOrThrow();
   EXPECT_EQ(agent->parameter_count(), plain->parameter_count());
   Feed feed(GetParam().discrete);
   std::vector<Row> rows;
@@ -321,8 +332,7 @@ TEST(ObservationNormalizerTest, GoalsInHindsightAreNormalizedWithTheRest) {
   EXPECT_GT(replaced, moments.size() / 2);
 }
 
-TEST(ObservationNormalizerTest, ARestoredAgentGoesOnWithTheSameBits) {
-  const AgentSetup setup = SetupOf(kSac, kNormalized, {{"learn.shards", "2"}});
+void ExpectTheSameBitsWhenRestored(const AgentSetup& setup) {
   const auto whole = MakeAgent(setup).ValueOrThrow(), other = MakeAgent(setup).ValueOrThrow();
   Feed feed(false), same(false);
   for (int update = 0; update < 4; ++update) {
@@ -339,6 +349,13 @@ TEST(ObservationNormalizerTest, ARestoredAgentGoesOnWithTheSameBits) {
     EXPECT_EQ(other->parameter_hash(), whole->parameter_hash());
   }
   EXPECT_EQ(other->Save(Agent::Part::kSlots), whole->Save(Agent::Part::kSlots));
+}
+TEST(ObservationNormalizerTest, ARestoredAgentGoesOnWithTheSameBits) {
+  const Settings shards = {{"learn.shards", "2"}};
+  ExpectTheSameBitsWhenRestored(SetupOf(kSac, kNormalized, shards));
+  const Algorithm& images = kAlgorithms[5];
+  ASSERT_TRUE(images.image);
+  ExpectTheSameBitsWhenRestored(SetupOf(images, images.normalized(), shards));
 }
 
 TEST(ObservationNormalizerTest, FilesThatAreDamagedOrOfAnotherNetworkAreRefused) {
@@ -388,12 +405,38 @@ TEST(ObservationNormalizerTest, TheRestOfTheLineIsTheNetwork) {
   for (const char* layers :
        {"\"normalize, dense 8 silu\"", "\"normalize, dense 8 vbn relu\"", "\"normalize, lstm 8\""})
     EXPECT_NE(refused(layers).find("expected dense layers alone"), std::string::npos) << layers;
-  AgentSetup image = SetupOf(kSac, "\"normalize, conv 3 1x1 tanh, dense 8 tanh\"");
-  image.environment.observation = {DType::kFloat32, {kInputs, 1}};
-  image.stack = FrameStackRule{.depth = 1};
-  EXPECT_NE(MakeAgent(image).status().message().find(
-                "normalize is the first layer of a network whose observations are vectors"),
-            std::string::npos);
+  for (const char* layers : {"\"normalize\"", "\"normalize, dense 8 relu\""}) {
+    const Status status = MakeAgent(SetupOf(kAlgorithms[5], layers)).status();
+    EXPECT_EQ(status.code(), Code::kConfig);
+    EXPECT_NE(status.message().find("normalize"), std::string::npos) << status.message();
+  }
+}
+
+// Bytes count as value / 255, and the last entry of an unroll, which only bootstraps, not at all.
+TEST(ObservationNormalizerTest, StatisticsOfBytesAreOfNumbersUpToOne) {
+  constexpr uint32_t kSteps = 3;
+  UnrollStore store({.observation_bytes = 2, .action_values = 0, .values = 0},
+                    {.slots = 1, .length = kSteps, .buffers = 2});
+  const std::array<std::array<uint8_t, 2>, kSteps + 1> frames = {
+      {{0, 255}, {51, 255}, {102, 255}, {255, 0}}};
+  for (uint32_t t = 0; t <= kSteps; ++t) {
+    ASSERT_TRUE(store.Reserve(0));
+    EntryHeader header;
+    header.episode_step = t;
+    store.Append(0, {.header = header,
+                     .observation = std::as_bytes(std::span(frames[t])),
+                     .final_observation = {},
+                     .action_values = {},
+                     .behaviour = {},
+                     .values = {},
+                     .state = {},
+                     .history = {}});
+  }
+  ObservationNormalizer normalizer(2, /*bytes=*/true);
+  normalizer.Merge(normalizer.Moments(store.Take(1)));
+  const std::array<double, 4> expected = {0.2, 1, std::sqrt(0.08 / 3), 1e-4};
+  for (size_t i = 0; i < expected.size(); ++i)
+    EXPECT_NEAR(normalizer.floats()[i], expected[i], 1e-6) << i;
 }
 
 }  // namespace

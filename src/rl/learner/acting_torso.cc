@@ -17,12 +17,15 @@ ActingTorso::ActingTorso(const ImageTorso& torso, uint32_t slots, size_t rows_ma
              .steps = std::vector<int64_t>(slots, -1)} {}
 
 ActingTorso::Features::Features(ActingTorso& acting, std::span<const float> parameters,
-                                InferenceBatch& batch)
+                                std::span<const float> statistics, InferenceBatch& batch)
     : batch_(batch) {
   for (const InferenceRow& row : batch.rows) observations_.push_back(row.observation);
-  const auto write = [&](size_t i, std::byte* input) { acting.WriteInput(batch, i, input); };
+  const auto write = [&](size_t i, std::byte* input) {
+    acting.WriteInput(batch, i, input);
+    return ImageShift();
+  };
   const size_t rows = batch.rows.size();
-  acting.torso_.SetInputs(rows, write, acting.memory_);
+  acting.torso_.SetInputs(rows, statistics, write, acting.memory_);
   acting.torso_.Evaluate(parameters, rows, acting.memory_, acting.features_);
   for (size_t i = 0; i < rows; ++i)
     batch.rows[i].observation = acting.torso_.Observation(acting.features_, i);

@@ -18,10 +18,12 @@ class ActingTorso {
   ActingTorso(const ImageTorso& torso, uint32_t slots, size_t rows_max);
 
   // The rows' frames join their slots'; while this lives, the rows' observations are the features
-  // of their stacks instead. REQUIRES: there are rows.
+  // of their stacks instead. `statistics`: as ImageTorso::SetInputs has them. REQUIRES: there are
+  // rows.
   class Features {
    public:
-    Features(ActingTorso& acting, std::span<const float> parameters, InferenceBatch& batch);
+    Features(ActingTorso& acting, std::span<const float> parameters,
+             std::span<const float> statistics, InferenceBatch& batch);
     ~Features();
     Features(const Features&) = delete;
     Features& operator=(const Features&) = delete;

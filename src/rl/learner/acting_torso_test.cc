@@ -45,7 +45,7 @@ std::vector<uint8_t> Frame(uint64_t number) {
 
 // Plays slots whose episodes have other lengths and which are not in every batch; FrameStack gives
 // what each should see, and the frames before it what it should keep.
-void Play(Case& c, int64_t depth, int turns) {
+void Play(Case& c, int64_t depth, int turns, std::span<const float> statistics = {}) {
   const FrameStackRule rule{.depth = depth};
   std::vector<FrameStack> stacks(kSlots, FrameStack(rule, kPixels));
   std::vector<std::vector<std::vector<uint8_t>>> seen(kSlots);
@@ -68,12 +68,20 @@ void Play(Case& c, int64_t depth, int turns) {
     for (size_t i = 0; i < batch.rows.size(); ++i)
       batch.rows[i].observation = std::as_bytes(std::span(frames[i]));
     {
-      const ActingTorso::Features features(*c.acting, c.parameters, batch);
+      const ActingTorso::Features features(*c.acting, c.parameters, statistics, batch);
       for (const InferenceRow& row : batch.rows) {
         std::vector<float> found(row.observation.size() / sizeof(float));
         std::memcpy(found.data(), row.observation.data(), row.observation.size());
-        const auto expected = stacks[row.slot].input();
-        EXPECT_EQ(found, std::vector<float>(expected.begin(), expected.end())) << turn;
+        const auto input = stacks[row.slot].input();
+        std::vector<float> expected(input.begin(), input.end());
+        if (!statistics.empty())
+          for (size_t k = 0; k < expected.size(); ++k) {
+            const size_t pixel = k / static_cast<size_t>(depth);
+            const float off = expected[k] - statistics[pixel],
+                        deviation = std::max(0.1F, statistics[kPixels + pixel]);
+            expected[k] = std::clamp(off / deviation, -5.0F, 5.0F);
+          }
+        EXPECT_EQ(found, expected) << turn;
       }
     }
     for (size_t i = 0; i < batch.rows.size(); ++i) {
@@ -96,6 +104,16 @@ TEST(ActingTorsoTest, EverySlotSeesItsOwnStack) {
   for (const int64_t depth : {1, 2, 4}) {
     Case c(depth);
     Play(c, depth, 60);
+  }
+}
+
+TEST(ActingTorsoTest, FramesOfAStackAreNormalizedByTheSameStatistics) {
+  std::vector<float> statistics(2 * kPixels);
+  for (size_t i = 0; i < statistics.size(); ++i)
+    statistics[i] = static_cast<float>(CounterRng(3).Uniform(i)) * (i < kPixels ? 1.0F : 0.3F);
+  for (const int64_t depth : {1, 3}) {
+    Case c(depth);
+    Play(c, depth, 40, statistics);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/check.h"
 #include "nn/layer_line.h"
 
 namespace samara {
@@ -46,7 +47,10 @@ ImageTorso::ImageTorso(const InputLayout& layout, Convolutions net)
 
 ImageTorso::Memory ImageTorso::MakeMemory(size_t rows_max, bool backward) const {
   return {.pass = net_->MakePass(rows_max, backward),
-          .input = std::vector<std::byte>(layout_.input_bytes())};
+          .input = std::vector<std::byte>(layout_.input_bytes()),
+          .still = {},
+          .mean = {},
+          .deviation = {}};
 }
 
 void ImageTorso::Evaluate(std::span<const float> parameters, size_t rows, Memory& memory,
@@ -56,15 +60,34 @@ void ImageTorso::Evaluate(std::span<const float> parameters, size_t rows, Memory
     net_->CopyOutput(memory.pass, i, features.subspan(i * net_->outputs(), net_->outputs()));
 }
 
-void ImageTorso::SetInput(size_t i, Memory& memory) const {
-  const size_t n = net_->inputs();
-  float* __restrict to = memory.pass.input.data() + i * n;
-  if (!layout_.bytes) {
-    std::memcpy(to, memory.input.data(), n * sizeof(float));
-    return;
+// Those of a frame for each of the stack: all of a pixel stand together.
+void ImageTorso::SetStatistics(std::span<const float> statistics, Memory& memory) const {
+  const size_t numbers = statistics.size() / 2, depth = layout_.depth();
+  const size_t channels = static_cast<size_t>(layout_.channels) / depth;
+  CHECK(numbers == 0 || numbers * depth == net_->inputs());
+  memory.mean.resize(numbers * depth);
+  memory.deviation.resize(numbers * depth);
+  for (size_t k = 0; k < memory.mean.size(); ++k) {
+    const size_t of_frame = k / (channels * depth) * channels + k % channels;
+    memory.mean[k] = statistics[of_frame];
+    memory.deviation[k] = statistics[numbers + of_frame];
   }
-  const auto* from = reinterpret_cast<const uint8_t*>(memory.input.data());
-  for (size_t k = 0; k < n; ++k) to[k] = static_cast<float>(from[k]) / 255.0F;
+}
+
+void ImageTorso::SetInput(size_t i, ImageShift shift, Memory& memory) const {
+  const size_t n = net_->inputs();
+  float* const to = memory.pass.input.data() + i * n;
+  const bool moved = shift != ImageShift();
+  if (moved) memory.still.resize(n);
+  float* __restrict still = moved ? memory.still.data() : to;
+  if (layout_.bytes)
+    BytesToUnit(memory.input.data(), {still, n});
+  else
+    std::memcpy(still, memory.input.data(), n * sizeof(float));
+  const float *mean = memory.mean.data(), *deviation = memory.deviation.data();
+  for (size_t k = 0; k < memory.mean.size(); ++k)
+    still[k] = NormalizedInput(still[k], mean[k], deviation[k]);
+  if (moved) layout_.MoveInput(shift, still, to);
 }
 
 }  // namespace samara

@@ -29,17 +29,20 @@ class ImageTorso {
 
   struct Memory {
     ConvolutionPass pass;
-    std::vector<std::byte> input;  // of one row
+    std::vector<std::byte> input;        // of one row
+    std::vector<float> still;            // its numbers before they are moved
+    std::vector<float> mean, deviation;  // of each of them, where inputs are normalized
   };
   // `backward`: Backward may follow.
   Memory MakeMemory(size_t rows_max, bool backward) const;
-  // Sets the inputs of rows; write(row, input) writes one (InputLayout::WriteInput).
+  // Sets the inputs of rows; write(row, input) writes one (InputLayout::WriteInput) and returns how
+  // far it is moved. `statistics`, of a frame as ObservationNormalizer has them: inputs are
+  // normalized before they are moved; empty: they are not.
   template <typename Write>
-  void SetInputs(size_t rows, const Write& write, Memory& memory) const {
-    for (size_t i = 0; i < rows; ++i) {
-      write(i, memory.input.data());
-      SetInput(i, memory);
-    }
+  void SetInputs(size_t rows, std::span<const float> statistics, const Write& write,
+                 Memory& memory) const {
+    SetStatistics(statistics, memory);
+    for (size_t i = 0; i < rows; ++i) SetInput(i, write(i, memory.input.data()), memory);
   }
   // Writes the features of the first `rows` inputs, [rows][features()].
   void Evaluate(std::span<const float> parameters, size_t rows, Memory& memory,
@@ -56,8 +59,9 @@ class ImageTorso {
 
  private:
   ImageTorso(const InputLayout& layout, Convolutions net);
+  void SetStatistics(std::span<const float> statistics, Memory& memory) const;
   // Row `i` of the pass, from memory.input: bytes become value / 255.
-  void SetInput(size_t i, Memory& memory) const;
+  void SetInput(size_t i, ImageShift shift, Memory& memory) const;
 
   const InputLayout layout_;
   const std::shared_ptr<const Convolutions> net_;

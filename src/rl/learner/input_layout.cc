@@ -82,16 +82,20 @@ void InputLayout::WriteInput(std::span<const std::byte* const> planes, std::byte
     Interleave<0>(planes, pixels, pixel_bytes, input);
 }
 
-void InputLayout::MoveInput(int64_t down, int64_t right, const std::byte* from,
-                            std::byte* to) const {
-  const size_t pixel = depth() * pixel_bytes, row = static_cast<size_t>(width) * pixel;
-  for (int64_t y = 0; y < height; ++y) {
-    const std::byte* line =
-        from + static_cast<size_t>(std::clamp<int64_t>(y - down, 0, height - 1)) * row;
-    for (int64_t x = 0; x < width; ++x, to += pixel)
-      std::memcpy(to,
-                  line + static_cast<size_t>(std::clamp<int64_t>(x - right, 0, width - 1)) * pixel,
-                  pixel);
+void InputLayout::MoveInput(ImageShift shift, const float* from, float* to) const {
+  const auto pixel = static_cast<size_t>(channels), columns = static_cast<size_t>(width);
+  const auto inside = [&](int64_t x) {
+    return static_cast<size_t>(std::clamp<int64_t>(x, 0, width));
+  };
+  const size_t first = inside(shift.right), end = inside(width + shift.right),
+               left = inside(-shift.right);
+  for (int64_t y = 0; y < height; ++y, to += columns * pixel) {
+    const auto row = static_cast<size_t>(std::clamp<int64_t>(y - shift.down, 0, height - 1));
+    const float* line = from + row * columns * pixel;
+    for (size_t x = 0; x < first; ++x) std::copy_n(line, pixel, to + x * pixel);
+    std::copy_n(line + left * pixel, (end - first) * pixel, to + first * pixel);
+    for (size_t x = end; x < columns; ++x)
+      std::copy_n(line + (columns - 1) * pixel, pixel, to + x * pixel);
   }
 }
 

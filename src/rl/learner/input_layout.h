@@ -13,6 +13,12 @@ namespace samara {
 
 inline constexpr int64_t kDepthMax = 64;  // of a frame stack
 
+// Pixels down and to the right.
+struct ImageShift {
+  int64_t down = 0, right = 0;
+  bool operator==(const ImageShift&) const = default;
+};
+
 // Thread safety: any thread.
 struct InputLayout {
   bool stacked = false;                         // `stack.depth` observations make an input
@@ -29,10 +35,15 @@ struct InputLayout {
   size_t input_bytes() const { return depth() * plane_bytes; }
   // One input from its planes, `depth` observations (null: zeros): all of a pixel stand together.
   void WriteInput(std::span<const std::byte* const> planes, std::byte* input) const;
-  // `from`, an input, moved by so many pixels down and to the right; what comes in repeats the
-  // edge.
-  void MoveInput(int64_t down, int64_t right, const std::byte* from, std::byte* to) const;
+  // `from`, the numbers of an input, moved by so many pixels; what comes in repeats the edge.
+  void MoveInput(ImageShift shift, const float* from, float* to) const;
 };
+
+// Numbers of bytes: value / 255.
+inline void BytesToUnit(const std::byte* from, std::span<float> to) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(from);
+  for (size_t i = 0; i < to.size(); ++i) to[i] = static_cast<float>(bytes[i]) / 255.0F;
+}
 
 // The layout of an agent's inputs. kConfig: a stack of vectors, or of too many frames.
 Result<InputLayout> LayoutOf(const ObservationSpec& observation,

@@ -9,7 +9,6 @@ MinibatchFeatures::MinibatchFeatures(const ImageTorso& torso, const UnrollReplay
     : torso_(torso),
       random_shift_(random_shift),
       stack_(replay.MakeStackMemory()),
-      still_(random_shift > 0 ? torso.layout().input_bytes() : 0),
       now_(torso.MakeMemory(rows, /*backward=*/true)),
       next_(torso.MakeMemory(rows, /*backward=*/false)),
       features_(rows * torso.features()),
@@ -18,40 +17,36 @@ MinibatchFeatures::MinibatchFeatures(const ImageTorso& torso, const UnrollReplay
       next_learned_(learned_sees_next ? rows : 0),
       by_observation_(features_.size()) {}
 
-void MinibatchFeatures::WriteInput(std::span<const std::byte* const> planes,
-                                   const CounterRng& shifts, uint64_t index, std::byte* input) {
-  const InputLayout& layout = torso_.layout();
-  if (random_shift_ == 0) {
-    layout.WriteInput(planes, input);
-    return;
-  }
-  layout.WriteInput(planes, still_.data());
+ImageShift MinibatchFeatures::ShiftAt(const CounterRng& shifts, uint64_t index) const {
   const auto draw = [&](uint64_t i) {
     return static_cast<int64_t>(
                shifts.UniformInt(i, 2 * static_cast<uint64_t>(random_shift_) + 1)) -
            random_shift_;
   };
-  layout.MoveInput(draw(index), draw(index + 1), still_.data(), input);
+  return {.down = draw(index), .right = draw(index + 1)};
 }
 
 void MinibatchFeatures::Replace(const UnrollReplay& replay, std::span<const uint64_t> drawn,
                                 std::span<const float> learned, std::span<const float> targets,
-                                const CounterRng& shifts, std::span<Transition> steps) {
+                                std::span<const float> statistics, const CounterRng& shifts,
+                                std::span<Transition> steps) {
   const InputLayout& layout = torso_.layout();
   const std::byte* all[kDepthMax];
   const auto planes = std::span(all).first(layout.depth());
   const auto before = [&](size_t i, std::byte* input) {
     replay.StackBefore(drawn[i], layout.stack, stack_, planes);
-    WriteInput(planes, shifts, 4 * i, input);
+    layout.WriteInput(planes, input);
+    return ShiftAt(shifts, 4 * i);
   };
   const auto after = [&](size_t i, std::byte* input) {
     replay.StackAfter(steps[i].last, layout.stack, stack_, planes);
-    WriteInput(planes, shifts, 4 * i + 2, input);
+    layout.WriteInput(planes, input);
+    return ShiftAt(shifts, 4 * i + 2);
   };
   const size_t rows = steps.size();
-  torso_.SetInputs(rows, before, now_);
+  torso_.SetInputs(rows, statistics, before, now_);
   torso_.Evaluate(learned, rows, now_, features_);
-  torso_.SetInputs(rows, after, next_);
+  torso_.SetInputs(rows, statistics, after, next_);
   torso_.Evaluate(targets, rows, next_, next_features_);
   if (!next_learned_.empty()) torso_.Evaluate(learned, rows, next_, next_learned_features_);
   for (size_t i = 0; i < rows; ++i) {

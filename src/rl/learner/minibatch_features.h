@@ -19,11 +19,13 @@ class MinibatchFeatures {
                     bool learned_sees_next, int64_t random_shift);
 
   // Makes features of the stacks of `steps`, which are those `drawn` of the replay: of observations
-  // by the learned torso, of what follows by the targets'. Views, until the next call. `shifts`:
-  // draws of how far each image is moved.
+  // by the learned torso, of what follows by the targets'. Views, until the next call.
+  // `statistics`: as ImageTorso::SetInputs has them. `shifts`: draws of how far each image is
+  // moved.
   void Replace(const UnrollReplay& replay, std::span<const uint64_t> drawn,
                std::span<const float> learned, std::span<const float> targets,
-               const CounterRng& shifts, std::span<Transition> steps);
+               std::span<const float> statistics, const CounterRng& shifts,
+               std::span<Transition> steps);
   // Sets what `minibatch` has of them: next_learned, by_observation, with zeros.
   void Bind(ReplayMinibatch& minibatch);
   // The gradient of the learned torso after that.
@@ -32,14 +34,12 @@ class MinibatchFeatures {
   }
 
  private:
-  // Writes a stack as an input, moved by the draws from `index` on.
-  void WriteInput(std::span<const std::byte* const> planes, const CounterRng& shifts,
-                  uint64_t index, std::byte* input);
+  // How far an image is moved, by the draws from `index` on.
+  ImageShift ShiftAt(const CounterRng& shifts, uint64_t index) const;
 
   const ImageTorso& torso_;
   const int64_t random_shift_;
   std::vector<std::byte> stack_;   // as the replay makes it
-  std::vector<std::byte> still_;   // an input before it is moved
   ImageTorso::Memory now_, next_;  // of observations, and of what follows
   // [rows][features], the last one by the learned torso
   std::vector<float> features_, next_features_, next_learned_features_;

@@ -7,6 +7,7 @@
 #include "core/bytes.h"
 #include "core/check.h"
 #include "nn/layer_line.h"
+#include "rl/learner/input_layout.h"
 
 namespace samara {
 namespace {
@@ -19,25 +20,31 @@ Result<size_t> ObservationNormalizer::Split(AgentSetup& setup) {
   AgentNetworkKeys& keys = setup.config.network;
   ASSIGN_OR_RETURN(const NamedLayers found, FindLayers(keys.text()));
   const bool begins = !found.layers.empty() && found.layers[0].kind == Layer::Kind::kNormalize;
-  if (!begins || setup.environment.observation.image()) return size_t{0};
+  if (!begins) return size_t{0};
   const std::string_view line = found.line;
   const size_t next = line.find_first_not_of(", ", line.find(','));
   keys.layers = next == std::string_view::npos ? "linear" : std::string(line.substr(next));
   return static_cast<size_t>(setup.environment.observation.elements());
 }
 
-ObservationNormalizer::ObservationNormalizer(size_t numbers)
-    : statistics_(numbers), floats_(statistics_.Floats()) {}
+ObservationNormalizer::ObservationNormalizer(size_t numbers, bool bytes)
+    : bytes_(bytes), statistics_(numbers), floats_(statistics_.Floats()) {}
 
 std::vector<float> ObservationNormalizer::Moments(
     std::span<const UnrollStore::Loan> unrolls) const {
-  std::vector<float> rows;
-  for (const auto& unroll : unrolls) {
-    const size_t n = (unroll->entries - 1) * numbers(), at = rows.size();
-    rows.resize(at + n);
-    std::memcpy(rows.data() + at, unroll->observations.data(), n * sizeof(float));
-  }
-  return statistics_.Moments(rows);
+  const size_t n = numbers(), bytes = n * (bytes_ ? 1 : sizeof(float));
+  std::vector<float> row(n);
+  std::vector<double> sums(1 + 2 * n);
+  for (const auto& unroll : unrolls)
+    for (uint32_t t = 0; t + 1 < unroll->entries; ++t) {
+      const std::byte* from = unroll->observations.data() + t * bytes;
+      if (bytes_)
+        BytesToUnit(from, row);
+      else
+        std::memcpy(row.data(), from, bytes);
+      statistics_.AddRow(row, sums);
+    }
+  return {sums.begin(), sums.end()};
 }
 
 void ObservationNormalizer::Merge(std::span<const float> moments) {

@@ -1,5 +1,6 @@
-// The layer `normalize` in front of perceptrons that learn from a replay: running statistics of the
-// observations that were played, and observations that are normalized by them (nn/network.h).
+// The layer `normalize` in front of networks that learn from a replay: running statistics of the
+// observations that were played, and vectors that are normalized by them (nn/network.h); of images
+// ImageTorso normalizes stacks.
 //
 // Acting and learning use floats: n means, then n deviations (RunningStatistics::Floats).
 #pragma once
@@ -22,11 +23,12 @@ namespace samara {
 class ObservationNormalizer {
  public:
   // Takes a leading `normalize` out of the line of setup.config.network. Returns the numbers of an
-  // observation; 0, and nothing has changed, where the line has none or observations are images.
-  // kConfig: a bad line.
+  // observation, a frame of images; 0, and nothing has changed, where the line has none. kConfig: a
+  // bad line.
   static Result<size_t> Split(AgentSetup& setup);
 
-  explicit ObservationNormalizer(size_t numbers);
+  // `bytes`: numbers are bytes / 255.
+  ObservationNormalizer(size_t numbers, bool bytes);
 
   size_t numbers() const { return statistics_.numbers(); }
   std::span<const float> floats() const { return floats_; }
@@ -49,11 +51,12 @@ class ObservationNormalizer {
   Status Restore(std::vector<float> floats, const std::string* saved);
 
  private:
+  bool bytes_;
   RunningStatistics statistics_;
   std::vector<float> floats_;
 };
 
-// Observations after the layer. Thread safety: none.
+// Vectors after the layer. Thread safety: none.
 class NormalizedObservations {
  public:
   NormalizedObservations(size_t numbers, size_t rows)

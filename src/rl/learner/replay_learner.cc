@@ -98,8 +98,8 @@ class ReplayLearner final : public Agent {
       acting_torso_.emplace(*torso_, slots_, setup.rows_max);
     }
     if (normalized > 0) {
-      normalizer_.emplace(normalized);
-      acting_normalized_.emplace(normalized, setup.rows_max);
+      normalizer_.emplace(normalized, torso_ != nullptr && torso_->layout().bytes);
+      if (!torso_) acting_normalized_.emplace(normalized, setup.rows_max);
     }
     for (ParameterGroup part : algorithm_->groups()) {
       part.first += torso_size_;
@@ -120,7 +120,7 @@ class ReplayLearner final : public Agent {
     } else if (!torso_) {
       algorithm_->Act(all, *acting_scratch_, batch);
     } else if (!batch.rows.empty()) {
-      const ActingTorso::Features features(*acting_torso_, Torso(all), batch);
+      const ActingTorso::Features features(*acting_torso_, Torso(all), policy->normalizer, batch);
       algorithm_->Act(Behind(all), *acting_scratch_, batch);
     }
     return Status::Ok();
@@ -189,7 +189,7 @@ class ReplayLearner final : public Agent {
     std::vector<Transition> steps;  // of the minibatch
     std::vector<float> errors;
     std::optional<MinibatchFeatures> features;         // of images
-    std::optional<NormalizedObservations> normalized;  // where there is a normalizer
+    std::optional<NormalizedObservations> normalized;  // vectors, where there is a normalizer
     std::vector<float> row;  // gradient, numbers, largest weight of each shard
     std::map<std::string, double> numbers;
   };
@@ -327,7 +327,7 @@ void ReplayLearner::MakeShards() {
     if (torso_)
       parts_.back().features.emplace(*torso_, parts_.back().replay.replay(), rows,
                                      algorithm_->learned_sees_next(), random_shift_);
-    if (normalizer_) parts_.back().normalized.emplace(normalizer_->numbers(), 2 * rows);
+    if (normalizer_ && !torso_) parts_.back().normalized.emplace(normalizer_->numbers(), 2 * rows);
   }
 }
 
@@ -345,8 +345,8 @@ void ReplayLearner::SampleAndDifferentiate(size_t index, ShardWork& part) const 
   const auto learned = std::span<const float>(learned_), targets = std::span<const float>(targets_);
   if (torso_)
     part.features->Replace(part.replay.replay(), part.replay.drawn(), Torso(learned),
-                           Torso(targets), shifts, part.steps);
-  if (normalizer_) part.normalized->Replace(normalizer_->floats(), part.steps);
+                           Torso(targets), NormalizerFloats(), shifts, part.steps);
+  if (part.normalized) part.normalized->Replace(normalizer_->floats(), part.steps);
   // 3 gradient; as often as its steps count among all
   part.row.resize(learned_.size());
   ReplayMinibatch minibatch{
@@ -420,11 +420,11 @@ Result<bool> ReplayLearner::TakeStep(double frames, UpdateReport& report) {
 
 // The statistics of everything that was played until now, on all learners.
 Status ReplayLearner::UpdateStatistics(std::span<const UnrollStore::Loan> unrolls) {
-  std::vector<std::span<const float>> rows;
-  for (size_t i = 0; i < parts_.size(); ++i) {
+  RETURN_IF_ERROR(threads_.Run(parts_.size(), [&](size_t i) {
     parts_[i].row = normalizer_->Moments(OfShard(unrolls, i, parts_.size()));
-    rows.emplace_back(parts_[i].row);
-  }
+  }));
+  std::vector<std::span<const float>> rows;
+  for (const ShardWork& part : parts_) rows.emplace_back(part.row);
   std::vector<float> sum(rows[0].size());
   RETURN_IF_ERROR(AddShards(combiner_, rows, sum));
   normalizer_->Merge(sum);
@@ -653,11 +653,14 @@ Result<std::unique_ptr<Agent>> MakeReplayLearner(const AgentSetup& setup,
                                                  MakeReplayAlgorithm* make) {
   RETURN_IF_ERROR(CheckKeys(setup));
   AgentSetup behind = setup;
-  ASSIGN_OR_RETURN(auto torso, ImageTorso::Split(behind));
   ASSIGN_OR_RETURN(const size_t normalized, ObservationNormalizer::Split(behind));
+  auto torso = ImageTorso::Split(behind);
+  if (!torso.ok() && normalized > 0)
+    return torso.status().Annotate("network " + setup.config.network.text());
+  if (!torso.ok()) return torso.status();
   ASSIGN_OR_RETURN(auto algorithm, make(behind));
   return std::unique_ptr<Agent>(
-      std::make_unique<ReplayLearner>(setup, std::move(torso), normalized, std::move(algorithm)));
+      std::make_unique<ReplayLearner>(setup, std::move(*torso), normalized, std::move(algorithm)));
 }
 
 }  // namespace samara

@@ -5,7 +5,7 @@
 //   1 store    the unrolls join the replay, each shard's in a part of its own, and the statistics
 //              of observations where the network begins with `normalize`
 //   2 sample   of every minibatch, each shard's share from its part, uniformly or by priority;
-//              images become the features of a torso, vectors are normalized
+//              observations are normalized, and images become the features of a torso
 //   3 gradient of each shard, on threads; their mean in a fixed order
 //   4 step     of the optimizer of each group of parameters that learns in it; the targets follow
 //   5 publish  the parameters are the next version, with which inference goes on

@@ -23,16 +23,18 @@ std::vector<float> RunningStatistics::Moments(std::span<const float> rows) const
   const size_t n = numbers();
   CHECK_EQ(rows.size() % n, 0U);
   std::vector<double> sums(1 + 2 * n);
-  for (size_t at = 0; at < rows.size(); at += n) {
-    const std::span<const float> row = rows.subspan(at, n);
-    if (!std::ranges::all_of(row, [](float x) { return std::abs(x) < kLargest; })) continue;
-    sums[0] += 1;
-    for (size_t i = 0; i < n; ++i) {
-      const double z = (double{row[i]} - mean_[i]) / deviation_[i];
-      sums[1 + i] += z, sums[1 + n + i] += z * z;
-    }
-  }
+  for (size_t at = 0; at < rows.size(); at += n) AddRow(rows.subspan(at, n), sums);
   return {sums.begin(), sums.end()};
+}
+
+void RunningStatistics::AddRow(std::span<const float> row, std::vector<double>& sums) const {
+  const size_t n = numbers();
+  if (!std::ranges::all_of(row, [](float x) { return std::abs(x) < kLargest; })) return;
+  sums[0] += 1;
+  for (size_t i = 0; i < n; ++i) {
+    const double z = (double{row[i]} - mean_[i]) / deviation_[i];
+    sums[1 + i] += z, sums[1 + n + i] += z * z;
+  }
 }
 
 void RunningStatistics::Merge(std::span<const float> moments) {

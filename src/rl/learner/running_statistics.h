@@ -32,6 +32,8 @@ class RunningStatistics {
   // Sums of rows, to be added up with those of others: 1 + 2 numbers() floats. A row with a number
   // that is not finite, or beyond 1e12, is left out.
   std::vector<float> Moments(std::span<const float> rows) const;
+  // Adds one row to such sums in double precision, at first 1 + 2 numbers() zeros.
+  void AddRow(std::span<const float> row, std::vector<double>& sums) const;
   void Merge(std::span<const float> moments);
   // Takes what a policy carries, as if kCarried rows had it.
   void Assume(std::span<const float> mean, std::span<const float> deviation);
