@@ -116,8 +116,7 @@ Status ReadFunction(Words& words, const std::string& also, Layer& layer) {
   const auto norm = ValueOf(std::span<const EnumName<Norm>>(kNormWords), words.Peek());
   const bool dense = layer.kind == Layer::Kind::kDense;
   if (!norm || (*norm == Norm::kLayer && !dense))
-    return ReadActivation(words,
-                          also + (dense ? "vbn, vbn_affine, layer_norm, " : "vbn, vbn_affine, "),
+    return ReadActivation(words, also + "vbn, vbn_affine, " + (dense ? "layer_norm, " : ""),
                           layer.activation);
   layer.norm = *norm;
   words.Next();

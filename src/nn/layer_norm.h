@@ -12,7 +12,7 @@
 
 namespace samara {
 
-// Of a forward pass, for the backward pass.
+// Keeps of a forward pass what the backward pass needs.
 struct LayerNormPass {
   AlignedFloats normalized;    // [rows][row]: (x - mean) / deviation, zeros behind the units
   std::vector<float> inverse;  // [rows]: 1 / deviation

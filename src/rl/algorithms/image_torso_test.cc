@@ -282,7 +282,8 @@ std::vector<float> Statistics(const Images& images) {
   return statistics;
 }
 
-// What torch makes of stacks of two frames (doc/networks.md).
+// Normalizes stacks of two frames by torch, as doc/networks.md has it; without statistics they
+// stay.
 TorchTensor Normalized(const TorchTensor& stacks, const Images& images,
                        const std::vector<float>& statistics) {
   if (statistics.empty()) return stacks;

@@ -60,18 +60,20 @@ void ImageTorso::Evaluate(std::span<const float> parameters, size_t rows, Memory
     net_->CopyOutput(memory.pass, i, features.subspan(i * net_->outputs(), net_->outputs()));
 }
 
-// Those of a frame for each of the stack: all of a pixel stand together.
+// Repeats a frame's statistics for each frame of the stack: all of a pixel stand together.
 void ImageTorso::SetStatistics(std::span<const float> statistics, Memory& memory) const {
   const size_t numbers = statistics.size() / 2, depth = layout_.depth();
   const size_t channels = static_cast<size_t>(layout_.channels) / depth;
   CHECK(numbers == 0 || numbers * depth == net_->inputs());
   memory.mean.resize(numbers * depth);
   memory.deviation.resize(numbers * depth);
-  for (size_t k = 0; k < memory.mean.size(); ++k) {
-    const size_t of_frame = k / (channels * depth) * channels + k % channels;
-    memory.mean[k] = statistics[of_frame];
-    memory.deviation[k] = statistics[numbers + of_frame];
-  }
+  size_t k = 0;
+  for (size_t pixel = 0; pixel < numbers; pixel += channels)
+    for (size_t d = 0; d < depth; ++d)
+      for (size_t c = 0; c < channels; ++c, ++k) {
+        memory.mean[k] = statistics[pixel + c];
+        memory.deviation[k] = statistics[numbers + pixel + c];
+      }
 }
 
 void ImageTorso::SetInput(size_t i, ImageShift shift, Memory& memory) const {

@@ -18,6 +18,7 @@ MinibatchFeatures::MinibatchFeatures(const ImageTorso& torso, const UnrollReplay
       by_observation_(features_.size()) {}
 
 ImageShift MinibatchFeatures::ShiftAt(const CounterRng& shifts, uint64_t index) const {
+  if (random_shift_ == 0) return {};
   const auto draw = [&](uint64_t i) {
     return static_cast<int64_t>(
                shifts.UniformInt(i, 2 * static_cast<uint64_t>(random_shift_) + 1)) -
