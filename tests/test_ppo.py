@@ -16,6 +16,10 @@ PENDULUM = ["classic/pendulum-ppo", "learn.environments=4", "learn.batch=4", "le
 RECALL = ["memory/recall-vtrace", "run.algorithm=ppo", "learn.mode=deterministic", "learn.lag=0", "learn.batch=32",
           "ppo.units=sequences", "learn.minibatches=4", "learn.epochs=2", "run.random_episodes=0", "learn.test_episodes=4"]
 
+# Images of bytes, each number normalized.
+CATCH = ["classic/cartpole-ppo", "env.id=Catch-v0?pixels=16", "network.layers=normalize, conv 8 4x4/2 relu, dense 32 relu",
+         "network.value=shared", "network.normalize_value=true", "run.random_episodes=0", "run.video=false", "learn.test_episodes=4"]
+
 
 def hash_of(outcome):
     return outcome["parameter_hash"], outcome["frames"], outcome["test_returns"]
@@ -74,8 +78,9 @@ def test_the_best_agent_of_regular_evaluations_is_kept(tmp_path):
 
 
 @pytest.mark.parametrize("words", [[*PENDULUM, "learn.updates=12"], [*PENDULUM, "learn.updates=12", "learn.lag=1"],
+                                   [*CATCH, "learn.updates=6", "learn.shards=2"],
                                    [*RECALL, "learn.updates=6"], [*RECALL, "learn.updates=6", "network.lstm=0", "network.gru=24"]],
-                         ids=["pendulum", "pendulum-lag", "recall-lstm", "recall-gru"])
+                         ids=["pendulum", "pendulum-lag", "catch", "recall-lstm", "recall-gru"])
 def test_actors_leave_no_trace(tmp_path, words):
     first = train(tmp_path / "a", *words, "fleet.threads=1")
     assert hash_of(train(tmp_path / "b", *words, "fleet.threads=3", "learn.threads=1")) == hash_of(first)
@@ -137,10 +142,11 @@ def test_what_cannot_work_is_refused(tmp_path, words, says):
     assert not (tmp_path / "run").exists()
 
 
-def test_an_exported_agent_plays_as_its_run(tmp_path):
+@pytest.mark.parametrize("words", [PENDULUM, CATCH], ids=["pendulum", "catch"])
+def test_an_exported_agent_plays_as_its_run(tmp_path, words):
     """Its file carries the statistics of observations."""
     run, policy = tmp_path / "run", tmp_path / "agent.safetensors"
-    train(run, *PENDULUM, "learn.updates=4")
+    train(run, *words, "learn.updates=4")
     ok("export", run, policy)
     scores = [ok("eval", target, "--episodes", "3", "--json").json["returns"] for target in (run, policy)]
     assert scores[0] == scores[1]

@@ -410,4 +410,13 @@ Result<NamedLayers> FindLayers(std::string_view text) {
   return found;
 }
 
+Result<std::optional<std::string>> BehindNormalize(std::string_view name_or_line) {
+  ASSIGN_OR_RETURN(const NamedLayers found, FindLayers(name_or_line));
+  if (found.layers.empty() || found.layers[0].kind != Layer::Kind::kNormalize)
+    return std::optional<std::string>();
+  const std::string_view line = found.line;
+  const size_t next = line.find_first_not_of(", ", line.find(','));
+  return std::optional(next == std::string_view::npos ? "linear" : std::string(line.substr(next)));
+}
+
 }  // namespace samara

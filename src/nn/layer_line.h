@@ -23,6 +23,7 @@
 // doc/networks.md describes the same for users.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -75,5 +76,8 @@ struct NamedLayers {
 };
 // kConfig: ParseLayers', or the nearest name.
 Result<NamedLayers> FindLayers(std::string_view name_or_line);
+// The line behind a leading `normalize`, "linear" where nothing is there; nothing where it does not
+// begin so.
+Result<std::optional<std::string>> BehindNormalize(std::string_view name_or_line);
 
 }  // namespace samara

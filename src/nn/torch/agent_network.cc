@@ -42,18 +42,17 @@ void TruncatedNormal(Tensor& x, double deviation) {
 
 bool IsImage(const AgentNetworkConfig& config) { return config.height > 1 || config.width > 1; }
 
-// The torso's layers; of a line whose place a module takes, its `normalize`.
-Result<NetworkDescription> TorsoOf(const AgentNetworkConfig& config) {
-  if (!config.module) return MakeTorso(config.torso, config.height, config.width, config.channels);
-  ASSIGN_OR_RETURN(const NamedLayers line, FindLayers(config.torso));
-  NetworkDescription rest;
-  if (line.layers.empty() || line.layers[0].kind != Layer::Kind::kNormalize) return rest;
-  if (IsImage(config))
-    return Status(Code::kConfig,
-                  "network.layers: normalize needs observations that are vectors; expected it "
-                  "left out");
-  rest.layers.push_back(line.layers[0]);
-  return rest;
+struct TorsoDescription {
+  bool normalizes = false;
+  NetworkDescription behind;  // no layers where a module takes their place
+};
+Result<TorsoDescription> TorsoOf(const AgentNetworkConfig& config) {
+  ASSIGN_OR_RETURN(const auto behind, BehindNormalize(config.torso));
+  TorsoDescription torso{.normalizes = behind.has_value(), .behind = {}};
+  if (config.module) return torso;
+  ASSIGN_OR_RETURN(torso.behind, MakeTorso(behind.value_or(config.torso), config.height,
+                                           config.width, config.channels));
+  return torso;
 }
 
 }  // namespace
@@ -63,8 +62,7 @@ std::vector<int64_t> AgentNetworkConfig::module_input() const {
 }
 
 Result<AgentNetwork> AgentNetworkImpl::Make(const AgentNetworkConfig& config) {
-  const auto torso = TorsoOf(config);
-  if (!torso.ok()) return torso.status();
+  RETURN_IF_ERROR(TorsoOf(config).status());
   if (config.separate_value && (config.height > 1 || config.width > 1 || config.core))
     return Status(Code::kConfig,
                   "network.value=separate: expected observations that are vectors, and "
@@ -78,9 +76,8 @@ AgentNetworkImpl::AgentNetworkImpl(const AgentNetworkConfig& config)
       height_(config.height),
       width_(config.width),
       channels_(config.channels) {
-  const NetworkDescription torso = TorsoOf(config).ValueOrThrow();
-  if (!torso.layers.empty() && torso.layers.front().kind == Layer::Kind::kNormalize)
-    observations_ = AddStatistics("normalize", channels_);
+  const auto [normalizes, torso] = TorsoOf(config).ValueOrThrow();
+  if (normalizes) observations_ = AddStatistics("normalize", height_ * width_ * channels_);
   if (config.separate_value) {
     value_torso_ = AddTorso(torso, "value_");
     height_ = config.height, width_ = config.width, channels_ = config.channels;
@@ -114,8 +111,6 @@ void AgentNetworkImpl::MakeNative(const NetworkDescription& torso) {
   };
   const auto native = [&](const Torso& hidden, const std::vector<Head>& heads) {
     NetworkDescription network = torso;
-    if (network.layers.front().kind == Layer::Kind::kNormalize)
-      network.layers.erase(network.layers.begin());
     std::vector<Tensor> parameters;
     for (const Dense& dense : hidden.dense) {
       parameters.insert(parameters.end(), {dense.weight.value, dense.bias.value});
@@ -180,8 +175,6 @@ AgentNetworkImpl::Torso AgentNetworkImpl::AddTorso(const NetworkDescription& des
   for (const Layer& layer : description.layers) {
     const std::string name = prefix + layer.name;
     switch (layer.kind) {
-      case Layer::Kind::kNormalize:
-        break;
       case Layer::Kind::kResidual:
         torso.stacks.push_back(AddResidualStack(name, layer.out));
         break;
@@ -203,6 +196,7 @@ AgentNetworkImpl::Torso AgentNetworkImpl::AddTorso(const NetworkDescription& des
       case Layer::Kind::kLstm:
       case Layer::Kind::kGru:
       case Layer::Kind::kDiagonal:
+      case Layer::Kind::kNormalize:
         CHECK(false) << "MakeTorso made a layer that learners lack";
     }
   }
@@ -397,9 +391,7 @@ Tensor AgentNetworkImpl::Step(const Tensor& x, const Tensor& state) const {
 
 AgentNetworkImpl::Output AgentNetworkImpl::forward(const Input& input, const Tensor& state) {
   const int64_t time = input.observation.size(0), batch = input.observation.size(1);
-  Tensor x = input.observation.flatten(0, 1);
-  x = x.scalar_type() == torch::kUInt8 ? Unit(x) : x.to(torch::kFloat32);
-  if (observations_.mean.defined()) x = Normalized(x.flatten(1));
+  const Tensor x = Numbers(input.observation.flatten(0, 1));
   Output output;
   output.state = state;
   Tensor policy, value;
@@ -415,29 +407,31 @@ AgentNetworkImpl::Output AgentNetworkImpl::forward(const Input& input, const Ten
   return output;
 }
 
-// x / 255 as float32, in one pass where torch makes two.
-Tensor AgentNetworkImpl::Unit(const Tensor& x) const {
-  if (!native_) return x.to(torch::kFloat32) / 255;
-  const Tensor bytes = x.contiguous();
-  Tensor unit = torch::empty(bytes.sizes());
-  const uint8_t* from = bytes.data_ptr<uint8_t>();
-  float* to = unit.data_ptr<float>();
-  for (int64_t i = 0; i < bytes.numel(); ++i) to[i] = static_cast<float>(from[i]) / 255;
-  return unit;
-}
-
-// x [N][channels], in one pass where torch makes four.
-Tensor AgentNetworkImpl::Normalized(const Tensor& x) const {
-  if (!native_)
-    return ((x - observations_.mean) / observations_.deviation.clamp_min(kDeviationMin))
-        .clamp(-kNormalizedMax, kNormalizedMax);
+// In one pass, a row at a time, where torch makes up to six.
+Tensor AgentNetworkImpl::Numbers(const Tensor& x) const {
+  const bool bytes = x.scalar_type() == torch::kUInt8, normalizes = observations_.mean.defined();
+  if (!native_ || !(bytes || normalizes)) {
+    const Tensor numbers = x.to(torch::kFloat32), unit = bytes ? numbers / 255 : numbers;
+    if (!normalizes) return unit;
+    return ((unit.flatten(1) - observations_.mean) /
+            observations_.deviation.clamp_min(kDeviationMin))
+        .clamp(-kNormalizedMax, kNormalizedMax)
+        .view(x.sizes());
+  }
   const Tensor from = x.contiguous();
   Tensor to = torch::empty(from.sizes());
-  const auto size = static_cast<size_t>(from.size(1));
-  const float* in = from.data_ptr<float>();
-  float* out = to.data_ptr<float>();
-  for (int64_t row = 0; row < from.size(0); ++row, in += size, out += size)
-    Normalize(in, {out, size});
+  const auto rows = static_cast<size_t>(from.size(0));
+  const size_t size = rows == 0 ? 0 : static_cast<size_t>(from.numel()) / rows;
+  for (size_t row = 0; row < rows; ++row) {
+    const std::span<float> numbers(to.data_ptr<float>() + row * size, size);
+    if (!bytes) {
+      Normalize(from.data_ptr<float>() + row * size, numbers);
+      continue;
+    }
+    const uint8_t* values = from.data_ptr<uint8_t>() + row * size;
+    for (size_t i = 0; i < size; ++i) numbers[i] = static_cast<float>(values[i]) / 255;
+    if (normalizes) Normalize(numbers.data(), numbers);
+  }
   return to;
 }
 

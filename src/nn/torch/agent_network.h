@@ -104,7 +104,8 @@ class AgentNetworkImpl : public torch::nn::Module {
   struct Statistics {
     torch::Tensor mean, deviation;
   };
-  Statistics observations() const { return observations_; }  // [channels] each
+  // Of each number of an observation, bytes as value / 255; [height * width * channels] each.
+  Statistics observations() const { return observations_; }
   // Sets the mean and deviation of values, [1] each, without changing any value that the network
   // gives (PopArt: van Hasselt et al. 2016, arXiv 1602.07714, equations 4 and 5).
   void SetValueStatistics(double mean, double deviation);
@@ -155,9 +156,9 @@ class AgentNetworkImpl : public torch::nn::Module {
   torch::Tensor Apply(const Torso& torso, torch::Tensor x) const;  // [N][h][w][c] -> [N][features]
   // Gives what a head reads: x, or its hidden layer of x.
   torch::Tensor Hidden(const Dense& hidden, const torch::Tensor& x) const;
-  torch::Tensor Unit(const torch::Tensor& x) const;
-  torch::Tensor Normalized(const torch::Tensor& x) const;
-  // An observation as the first layer gets it.
+  // Observations [N][...] as the first layer gets them: bytes are value / 255, then normalized.
+  torch::Tensor Numbers(const torch::Tensor& x) const;
+  // One of numbers; `to` may be it.
   void Normalize(const float* observation, std::span<float> to) const;
   struct MeanAndDeviation {
     float mean, deviation;

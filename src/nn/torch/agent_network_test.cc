@@ -428,6 +428,34 @@ TEST(AgentNetworkTest, ANormalizeLayerUsesItsStatistics) {
   EXPECT_TRUE(torch::allclose(output.value, expected.value, 1e-4, 1e-5));
 }
 
+// Bytes of an image become value / 255 and are normalized then, by samara's loop and by torch's
+// operations.
+TEST(AgentNetworkTest, ImagesAreNormalizedNumberByNumber) {
+  torch::manual_seed(7);
+  for (const bool native : {true, false}) {
+    AgentNetworkConfig config{"normalize, conv 4 3x3/2 relu, dense 8 tanh", 9, 7, 2, 3};
+    config.native = native;
+    const auto network = AgentNetworkImpl::Make(config).ValueOrThrow();
+    config.torso = "conv 4 3x3/2 relu, dense 8 tanh";
+    const auto plain = AgentNetworkImpl::Make(config).ValueOrThrow();
+    const torch::NoGradGuard no_gradient;
+    for (auto& item : plain->named_parameters())
+      item.value().copy_(network->named_parameters()[item.key()]);
+    const auto [mean, deviation] = network->observations();
+    ASSERT_EQ(mean.sizes(), (std::vector<int64_t>{9 * 7 * 2}));
+    mean.uniform_(0, 1), deviation.uniform_(0, 0.3);
+    auto input = RandomInput(config, 2, 3);
+    const auto output = network->forward(input, torch::zeros({3, 0}));
+    const std::vector<int64_t> shape = {9, 7, 2};
+    input.observation = ((input.observation.to(torch::kFloat32) / 255 - mean.view(shape)) /
+                         deviation.view(shape).clamp_min(0.1))
+                            .clamp(-5, 5);
+    const auto expected = plain->forward(input, torch::zeros({3, 0}));
+    EXPECT_TRUE(torch::allclose(output.policy, expected.policy, 1e-4, 1e-5));
+    EXPECT_TRUE(torch::allclose(output.value, expected.value, 1e-4, 1e-5));
+  }
+}
+
 // PopArt: other statistics change no value, and a gradient of the value is in its deviations.
 TEST(AgentNetworkTest, NewStatisticsOfValuesChangeNoValue) {
   torch::manual_seed(6);

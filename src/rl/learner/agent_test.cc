@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "core/thread.h"
+#include "nn/safetensors.h"
 #include "rl/learner/agent_test_util.h"
 
 namespace samara::agent_test {
@@ -170,6 +171,30 @@ TEST(AgentTest, AnUpdateOfManyStepsIsRepeatedBitByBit) {
       EXPECT_EQ(other->Restore(damaged, Agent::Part::kRun).code(), Code::kBadData);
       EXPECT_EQ(other->parameter_hash(), hash) << "refused, not half taken";
     }
+  }
+}
+
+// Noise of bytes has a mean of 0.5 and a deviation of 0.289 in each number of a stack.
+TEST(AgentTest, StatisticsOfImagesAreThoseOfTheirNumbers) {
+  AgentSetup setup = MakeSetup(Images(3), "", 0, 1e-3);
+  ChooseAlgorithm(setup.config, "ppo");
+  Set(setup, {{"network.layers", "normalize, conv 4 8x8/4 relu, dense 8 relu"}});
+  setup.stack = FrameStackRule{.depth = 2, .at_reset = StackReset::kRepeat};
+  Play play(setup, 40);
+  for (int i = 0; i <= 40; ++i) play.Step(4);
+  ASSERT_TRUE(play.agent().Update(play.Take(4), 0).ok());
+  const auto files = play.agent().Save(Agent::Part::kRun);
+  const Safetensors weights = ParseSafetensors(files.at("weights.safetensors")).ValueOrThrow();
+  for (const auto& [name, expected] :
+       {std::pair{"normalize_mean", 0.5F}, {"normalize_deviation", 0.289F}}) {
+    const std::vector<float> numbers = weights.tensors.at(name).Floats();
+    ASSERT_EQ(numbers.size(), size_t{kSide} * kSide * 2) << name;
+    double sum = 0;
+    for (const float number : numbers) {
+      EXPECT_NEAR(number, expected, 0.15) << name;  // of 160 draws
+      sum += number;
+    }
+    EXPECT_NEAR(sum / static_cast<double>(numbers.size()), expected, 0.01) << name;
   }
 }
 

@@ -79,12 +79,8 @@ Result<AgentNetworkConfig> LearningNetwork(const AgentSetup& setup, const InputL
                                            const ReplayUse* replay) {
   ASSIGN_OR_RETURN(const AgentNetworkConfig network, Described(setup, layout, replay));
   ASSIGN_OR_RETURN(const AgentNetwork made, AgentNetworkImpl::Make(network));
-  const bool normalizes = made->observations().mean.defined();
-  if (normalizes && layout.bytes)
-    return Refusal("network " + setup.config.network.text() +
-                   ": the environment's observations are bytes, which are divided by 255; "
-                   "expected a line without normalize");
-  if (replay != nullptr) RETURN_IF_ERROR(CheckReplay(setup, layout, normalizes));
+  if (replay != nullptr)
+    RETURN_IF_ERROR(CheckReplay(setup, layout, made->observations().mean.defined()));
   return network;
 }
 

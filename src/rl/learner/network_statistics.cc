@@ -38,8 +38,11 @@ std::vector<float> NetworkStatistics::Moments(const Tensor& observations,
   const auto append = [&](const std::vector<float>& more) {
     all.insert(all.end(), more.begin(), more.end());
   };
-  if (observations_)
-    append(observations_->Moments(NumbersIn(observations.cpu().to(torch::kFloat32).contiguous())));
+  if (observations_) {
+    const Tensor numbers = observations.cpu().to(torch::kFloat32).contiguous();
+    append(observations_->Moments(
+        NumbersIn(observations.scalar_type() == torch::kUInt8 ? numbers / 255 : numbers)));
+  }
   if (values_)
     append(values.defined() ? values_->Moments(NumbersIn(values.cpu().contiguous()))
                             : NoMoments(*values_));

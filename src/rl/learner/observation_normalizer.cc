@@ -18,12 +18,9 @@ constexpr char kMean[] = "normalize_mean", kDeviation[] = "normalize_deviation";
 
 Result<size_t> ObservationNormalizer::Split(AgentSetup& setup) {
   AgentNetworkKeys& keys = setup.config.network;
-  ASSIGN_OR_RETURN(const NamedLayers found, FindLayers(keys.text()));
-  const bool begins = !found.layers.empty() && found.layers[0].kind == Layer::Kind::kNormalize;
-  if (!begins) return size_t{0};
-  const std::string_view line = found.line;
-  const size_t next = line.find_first_not_of(", ", line.find(','));
-  keys.layers = next == std::string_view::npos ? "linear" : std::string(line.substr(next));
+  ASSIGN_OR_RETURN(std::optional<std::string> behind, BehindNormalize(keys.text()));
+  if (!behind) return size_t{0};
+  keys.layers = *std::move(behind);
   return static_cast<size_t>(setup.environment.observation.elements());
 }
 
