@@ -7,6 +7,7 @@ import shutil
 import signal
 import time
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -41,6 +42,20 @@ def expect_the_same_bits_of_any_workers(tmp_path, *words, other=()):
 
 def test_actors_threads_and_ranks_leave_no_trace(tmp_path):
     expect_the_same_bits_of_any_workers(tmp_path, *SHARDS)
+
+
+def test_products_of_bfloat16(tmp_path):
+    """They learn, with bits that are those of any number of workers, too; elsewhere such a run is refused."""
+    short = [*PENDULUM, "network.precision=bfloat16"]
+    refused = samara("train", *short, "--out", tmp_path / "run", SAMARA_ISA="avx2")
+    assert refused.code == 78 and "AVX512_BF16" in refused.err and not (tmp_path / "run").exists()
+    if "avx512_bf16" not in Path("/proc/cpuinfo").read_text():
+        pytest.skip("SKIPPED LOUDLY: this processor has no AVX512_BF16")
+    bits = expect_the_same_bits_of_any_workers(tmp_path, *SHARDS, "network.precision=bfloat16")
+    assert hash_of(train(tmp_path / "plain", *SHARDS)) != bits
+    assert train(tmp_path / "long", *short, "learn.frames=12000", "learn.test_episodes=20")["test_mean"] > -200
+    # what was learned so plays anywhere
+    ok("eval", tmp_path / "long", "--episodes", 2, "--json", SAMARA_ISA="avx2")
 
 
 def expect_the_same_bits_after_interruptions(tmp_path, how, *words):

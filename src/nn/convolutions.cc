@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "core/check.h"
-#include "nn/kernel_choice.h"
 
 namespace samara {
 namespace {
@@ -14,7 +13,7 @@ constexpr size_t kPatchFloats = size_t{1} << 16;  // that go together, unless an
 
 }  // namespace
 
-Result<Convolutions> Convolutions::Make(NetworkDescription network, IsaLevel isa) {
+Result<Convolutions> Convolutions::Make(NetworkDescription network, const kernel::Ops& ops) {
   if (network.layers.empty())
     return Status(Code::kConfig, "network " + network.name + ": expected a convolution");
   for (const Layer& layer : network.layers)
@@ -22,11 +21,11 @@ Result<Convolutions> Convolutions::Make(NetworkDescription network, IsaLevel isa
       return Status(Code::kConfig, "network " + network.name + ": layer " + layer.name +
                                        ": expected convolutions alone, without normalization, "
                                        "silu and gelu");
-  return Convolutions(std::move(network), isa);
+  return Convolutions(std::move(network), ops);
 }
 
-Convolutions::Convolutions(NetworkDescription network, IsaLevel isa)
-    : PaddedLayers(std::move(network)), isa_(isa) {
+Convolutions::Convolutions(NetworkDescription network, const kernel::Ops& ops)
+    : PaddedLayers(std::move(network)), ops_(&ops) {
   const auto size = [](int64_t n) { return static_cast<size_t>(n); };
   const NetworkDescription& made = this->network();
   maps_.push_back({size(made.height), size(made.width), size(made.channels), size(made.channels)});
@@ -112,7 +111,7 @@ void Convolutions::Forward(std::span<const float> parameters, size_t rows,
                            ConvolutionPass& pass) const {
   CHECK_EQ(parameters.size(), size());
   CHECK(rows > 0 && rows * inputs() <= pass.input.size());
-  const kernel::Ops& ops = KernelOps(isa_);
+  const kernel::Ops& ops = *ops_;
   pass.rows = rows;
   for (size_t s = 0; s < layers().size(); ++s) {
     const PaddedLayer& layer = layers()[s];
@@ -143,7 +142,7 @@ void Convolutions::CopyOutput(const ConvolutionPass& pass, size_t row,
 void Convolutions::DifferentiateImages(size_t s, size_t first, size_t images,
                                        const float* by_output, float* by_input,
                                        ConvolutionPass& pass, std::span<float> gradient) const {
-  const kernel::Ops& ops = KernelOps(isa_);
+  const kernel::Ops& ops = *ops_;
   const PaddedLayer& layer = layers()[s];
   const Map& map = maps_[s + 1];
   const size_t patch_row = PaddedRow(layer.inputs), pixels = images * map.pixels();

@@ -5,7 +5,8 @@
 // weights. A few images at a time, so that their patches stay in the cache.
 //
 // Bits: every sum is one chain of fused multiply-adds in ascending order, whatever the instruction
-// set and however many images go together. Thread safety: Convolutions are constant after
+// set and however many images go together; not with products of bfloat16 (KernelOpsWithBf16).
+// Thread safety: Convolutions are constant after
 // construction; a ConvolutionPass is its thread's.
 #pragma once
 
@@ -13,7 +14,6 @@
 #include <span>
 #include <vector>
 
-#include "core/cpu.h"
 #include "nn/kernel.h"
 #include "nn/padded_layers.h"
 
@@ -34,7 +34,8 @@ struct ConvolutionPass {
 class Convolutions : public PaddedLayers {
  public:
   // kConfig: other layers than convolutions, or one that is not Differentiable.
-  static Result<Convolutions> Make(NetworkDescription network, IsaLevel isa = ActiveIsa());
+  static Result<Convolutions> Make(NetworkDescription network,
+                                   const kernel::Ops& ops = KernelOps(ActiveIsa()));
 
   size_t inputs() const { return network().input_size(); }
   // Numbers of an image's features: rows, columns, channels.
@@ -56,7 +57,7 @@ class Convolutions : public PaddedLayers {
     size_t pixels() const { return height * width; }
     size_t floats() const { return pixels() * row; }
   };
-  Convolutions(NetworkDescription network, IsaLevel isa);
+  Convolutions(NetworkDescription network, const kernel::Ops& ops);
 
   const float* Input(const ConvolutionPass& pass, size_t layer, size_t image) const;
   size_t ImagesAtOnce(size_t layer) const;
@@ -68,7 +69,7 @@ class Convolutions : public PaddedLayers {
                            float* by_input, ConvolutionPass& pass, std::span<float> gradient) const;
 
   std::vector<Map> maps_;  // of the input, then of each layer's output
-  IsaLevel isa_;
+  const kernel::Ops* ops_;
 };
 
 }  // namespace samara

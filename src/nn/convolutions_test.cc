@@ -28,8 +28,8 @@ NetworkDescription Described(const std::string& line) {
 
 // Convolutions, their parameters and a pass over `rows` images.
 struct Case {
-  Case(const std::string& line, size_t n, IsaLevel isa = ActiveIsa())
-      : net(Convolutions::Make(Described(line), isa).ValueOrThrow()),
+  Case(const std::string& line, size_t n, const kernel::Ops& ops = KernelOps(ActiveIsa()))
+      : net(Convolutions::Make(Described(line), ops).ValueOrThrow()),
         canonical(Draws(net.network().parameter_count, 1, 0.3)),
         parameters(net.size()),
         images(Draws(n * net.inputs(), 2)),
@@ -166,10 +166,10 @@ TEST(ConvolutionsTest, DerivativesAreFiniteDifferences) {
 
 TEST(ConvolutionsTest, EveryInstructionSetGivesTheSameBits) {
   for (const char* line : kLines) {
-    Case first(line, 7, IsaLevel::kPortable);
+    Case first(line, 7, KernelOps(IsaLevel::kPortable));
     const auto outputs = first.Outputs(), gradient = first.Gradient();
     for (const IsaLevel isa : AvailableIsaLevels()) {
-      Case c(line, 7, isa);
+      Case c(line, 7, KernelOps(isa));
       EXPECT_EQ(c.Outputs(), outputs) << line;
       EXPECT_EQ(c.Gradient(), gradient) << line;
     }

@@ -696,6 +696,19 @@ void PopulationKernel::ForwardBatch(const float* packed, std::span<const float* 
 }
 
 const kernel::Ops& KernelOps(IsaLevel isa) { return OpsFor(isa); }
+const kernel::Ops& KernelOpsWithBf16() {
+  CHECK(HasBf16Products());
+#if defined(__x86_64__)
+  static const kernel::Ops kOps = [] {
+    kernel::Ops ops = kernel::kAvx512Ops;
+    ops.product = kernel::ProductBf16;
+    return ops;
+  }();
+  return kOps;
+#else
+  return kernel::kPortableOps;
+#endif
+}
 kernel::Act KernelActivation(Activation activation) { return ToAct(activation); }
 kernel::Format KernelFormat(Storage storage) {
   switch (storage) {

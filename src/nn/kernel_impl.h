@@ -17,12 +17,6 @@
 #define SAMARA_KERNEL_APART __attribute__((noinline))
 #include "nn/kernel_activation_impl.h"
 
-#if defined(__clang__)
-#define SAMARA_UNROLL _Pragma("unroll")
-#else
-#define SAMARA_UNROLL _Pragma("GCC unroll 16")
-#endif
-
 namespace samara::kernel {
 namespace {
 

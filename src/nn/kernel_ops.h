@@ -10,6 +10,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#if defined(__clang__)
+#define SAMARA_UNROLL _Pragma("unroll")
+#else
+#define SAMARA_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 namespace samara::kernel {
 
 enum class Act : int {
@@ -180,6 +186,11 @@ extern const Ops kPortableOps;
 #if defined(__x86_64__)
 extern const Ops kAvx2Ops;
 extern const Ops kAvx512Ops;
+// As Ops::product, of numbers rounded to bfloat16 (to nearest, ties to even; what is smaller than a
+// normal number is zero), two links of a chain at a time. A row of the output depends on that row
+// of the left matrix only, on one kind of processor. REQUIRES: HasBf16Products(); left_link or
+// left_row is 1.
+void ProductBf16(const ProductTask& task);
 #endif
 
 }  // namespace samara::kernel

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "nn/kernel_choice.h"
 #include "nn/kernel_ops.h"
 #include "nn/matrix.h"
 #include "nn/network.h"

@@ -5,29 +5,37 @@
 #include <utility>
 
 #include "core/check.h"
-#include "nn/kernel_choice.h"
 
 namespace samara {
+namespace {
+
+// Moves rows of `width` floats to the front.
+void MoveRows(std::span<const size_t> rows, size_t width, float* matrix) {
+  for (size_t i = 0; i < rows.size(); ++i)
+    if (rows[i] != i) std::copy_n(matrix + rows[i] * width, width, matrix + i * width);
+}
+
+}  // namespace
 
 Result<Perceptron> Perceptron::Make(std::string_view line, size_t inputs, size_t outputs,
-                                    IsaLevel isa) {
+                                    const kernel::Ops& ops) {
   ASSIGN_OR_RETURN(
       NetworkDescription network,
       MakeLearnedNetwork(line, static_cast<int64_t>(inputs), static_cast<int64_t>(outputs)));
-  return Make(std::move(network), isa);
+  return Make(std::move(network), ops);
 }
 
-Result<Perceptron> Perceptron::Make(NetworkDescription network, IsaLevel isa) {
+Result<Perceptron> Perceptron::Make(NetworkDescription network, const kernel::Ops& ops) {
   for (const Layer& layer : network.layers)
     if (layer.kind != Layer::Kind::kDense || !Differentiable(layer))
       return Status(Code::kConfig, "network " + network.name +
                                        ": expected dense layers alone, without virtual batch "
                                        "norm, silu and gelu");
-  return Perceptron(std::move(network), isa);
+  return Perceptron(std::move(network), ops);
 }
 
-Perceptron::Perceptron(NetworkDescription network, IsaLevel isa)
-    : PaddedLayers(std::move(network)), isa_(isa) {
+Perceptron::Perceptron(NetworkDescription network, const kernel::Ops& ops)
+    : PaddedLayers(std::move(network)), ops_(&ops) {
   widest_ = PaddedRow(inputs());
   for (const PaddedLayer& layer : layers()) widest_ = std::max(widest_, layer.row);
 }
@@ -50,7 +58,7 @@ void Perceptron::Forward(std::span<const float> parameters, size_t rows,
                          PerceptronPass& pass) const {
   CHECK_EQ(parameters.size(), size());
   CHECK(rows > 0 && rows * PaddedRow(inputs()) <= pass.input.size());
-  const kernel::Ops& ops = KernelOps(isa_);
+  const kernel::Ops& ops = *ops_;
   pass.rows = rows;
   const float* in = pass.input.data();
   size_t in_row = PaddedRow(inputs());
@@ -72,7 +80,7 @@ void Perceptron::Backward(std::span<const float> parameters, std::span<const flo
   const size_t rows = pass.rows;
   CHECK_EQ(by_output.size(), rows * outputs());
   CHECK(by_input || !gradient.empty());
-  const kernel::Ops& ops = KernelOps(isa_);
+  const kernel::Ops& ops = *ops_;
   float* delta = pass.delta[0].data();
   float* next = pass.delta[1].data();
   const size_t out_row = layers().back().row;
@@ -100,6 +108,19 @@ void Perceptron::Backward(std::span<const float> parameters, std::span<const flo
     float* to = s > 0 ? next : pass.input_delta.data();
     InputDelta(ops, layer, delta, rows, pass.transposed[s].data(), to);
     std::swap(delta, next);
+  }
+}
+
+void Perceptron::KeepRows(std::span<const size_t> rows, PerceptronPass& pass) const {
+  CHECK(!rows.empty() && rows.back() < pass.rows);
+  pass.rows = rows.size();
+  MoveRows(rows, PaddedRow(inputs()), pass.input.data());
+  for (size_t s = 0; s < layers().size(); ++s) {
+    const PaddedLayer& layer = layers()[s];
+    MoveRows(rows, layer.row, pass.values[s].data());
+    if (!layer.layer_norm) continue;
+    MoveRows(rows, layer.row, pass.norms[s].normalized.data());
+    MoveRows(rows, 1, pass.norms[s].inverse.data());
   }
 }
 

@@ -9,8 +9,8 @@
 //
 // Bits: every sum is one chain of fused multiply-adds in ascending order, whatever the instruction
 // set (layer_norm.h has its own order), so a row of the output depends on that row of the input
-// only. Thread safety: a Perceptron is constant after construction; a PerceptronPass is its
-// thread's.
+// only; with products of bfloat16 (KernelOpsWithBf16) the latter alone holds. Thread safety: a
+// Perceptron is constant after construction; a PerceptronPass is its thread's.
 #pragma once
 
 #include <array>
@@ -18,7 +18,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/cpu.h"
 #include "nn/kernel.h"
 #include "nn/layer_norm.h"
 #include "nn/padded_layers.h"
@@ -42,10 +41,11 @@ class Perceptron : public PaddedLayers {
   // `line`: hidden dense layers, by a name or a line (layer_line.h). kConfig: other layers, virtual
   // batch norm, or an activation whose derivative does not follow from its value (silu, gelu).
   static Result<Perceptron> Make(std::string_view line, size_t inputs, size_t outputs,
-                                 IsaLevel isa = ActiveIsa());
+                                 const kernel::Ops& ops = KernelOps(ActiveIsa()));
 
   // Makes one of a network of such layers, whose input is a vector.
-  static Result<Perceptron> Make(NetworkDescription network, IsaLevel isa = ActiveIsa());
+  static Result<Perceptron> Make(NetworkDescription network,
+                                 const kernel::Ops& ops = KernelOps(ActiveIsa()));
 
   size_t inputs() const { return network().input_size(); }
   size_t outputs() const { return network().output_size(); }
@@ -61,12 +61,15 @@ class Perceptron : public PaddedLayers {
   // inputs, in pass.input_delta. REQUIRES: one of both is wanted.
   void Backward(std::span<const float> parameters, std::span<const float> by_output, bool by_input,
                 PerceptronPass& pass, std::span<float> gradient) const;
+  // Makes of the last Forward that of these rows of it, so that Backward is of them alone.
+  // REQUIRES: some, in ascending order.
+  void KeepRows(std::span<const size_t> rows, PerceptronPass& pass) const;
 
  private:
-  Perceptron(NetworkDescription network, IsaLevel isa);
+  Perceptron(NetworkDescription network, const kernel::Ops& ops);
 
   size_t widest_ = 0;
-  IsaLevel isa_;
+  const kernel::Ops* ops_;
 };
 
 }  // namespace samara

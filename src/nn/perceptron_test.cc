@@ -17,10 +17,19 @@ std::vector<float> Draws(size_t n, uint64_t key, double scale = 1) {
   return values;
 }
 
+// Of `all` from `exact`, by the size of the latter.
+double Distance(const std::vector<float>& all, const std::vector<float>& exact) {
+  double squares = 0, size = 0;
+  for (size_t i = 0; i < all.size(); ++i)
+    squares += std::pow(double{all[i]} - exact[i], 2), size += std::pow(double{exact[i]}, 2);
+  return std::sqrt(squares / size);
+}
+
 // A perceptron, its parameters and a pass over `rows` observations.
 struct Case {
-  Case(std::string_view line, size_t inputs, size_t outputs, size_t n, IsaLevel isa = ActiveIsa())
-      : net(Perceptron::Make(line, inputs, outputs, isa).ValueOrThrow()),
+  Case(std::string_view line, size_t inputs, size_t outputs, size_t n,
+       const kernel::Ops& ops = KernelOps(ActiveIsa()))
+      : net(Perceptron::Make(line, inputs, outputs, ops).ValueOrThrow()),
         canonical(Draws(net.network().parameter_count, 1, 0.4)),
         parameters(net.size()),
         observations(Draws(n * inputs, 2)),
@@ -146,15 +155,50 @@ TEST(PerceptronTest, DerivativesByTheInputAreFiniteDifferences) {
   }
 }
 
+// Rows that are left out are those whose outputs have no derivative.
+TEST(PerceptronTest, APassOfSomeOfItsRowsHasTheirDerivatives) {
+  constexpr size_t kRows = 11, kInputs = 5, kOutputs = 3;
+  const std::vector<size_t> kept = {1, 2, 4, 9};
+  for (const char* line : AllLines()) {
+    Case whole(line, kInputs, kOutputs, kRows), part(line, kInputs, kOutputs, kRows);
+    std::vector<float> by_output(kRows * kOutputs), by_kept;
+    for (const size_t row : kept)
+      for (size_t o = row * kOutputs; o < (row + 1) * kOutputs; ++o)
+        by_output[o] = whole.by_output[o], by_kept.push_back(whole.by_output[o]);
+    whole.by_output = by_output, part.by_output = by_kept;
+    part.net.KeepRows(kept, part.pass);
+    EXPECT_EQ(part.Gradient(), whole.Gradient()) << line;
+    const size_t row_floats = PaddedRow(kInputs);
+    for (size_t k = 0; k < kept.size(); ++k)
+      for (size_t i = 0; i < kInputs; ++i)
+        EXPECT_EQ(part.pass.input_delta.data()[k * row_floats + i],
+                  whole.pass.input_delta.data()[kept[k] * row_floats + i])
+            << line;
+  }
+}
+
 TEST(PerceptronTest, EveryInstructionSetGivesTheSameBits) {
   for (const char* line : AllLines()) {
-    Case first(line, 17, 6, 37, IsaLevel::kPortable);
+    Case first(line, 17, 6, 37, KernelOps(IsaLevel::kPortable));
     const auto outputs = first.Outputs(), gradient = first.Gradient();
     for (const IsaLevel isa : AvailableIsaLevels()) {
-      Case c(line, 17, 6, 37, isa);
+      Case c(line, 17, 6, 37, KernelOps(isa));
       EXPECT_EQ(c.Outputs(), outputs) << line;
       EXPECT_EQ(c.Gradient(), gradient) << line;
     }
+  }
+}
+
+// A number has 8 bits there, so that results of a few layers are off by a hundredth; but where an
+// activation has a kink, a unit near it may come to lie on the other side, with another slope.
+TEST(PerceptronTest, ProductsOfBfloat16AreNearThoseOfFloat32) {
+  if (!HasBf16Products()) GTEST_SKIP() << "SKIPPED LOUDLY: this processor has no AVX512_BF16";
+  for (const char* line : AllLines()) {
+    Case exact(line, 17, 6, 137), rounded(line, 17, 6, 137, KernelOpsWithBf16());
+    EXPECT_NE(rounded.Outputs(), exact.Outputs()) << line;
+    EXPECT_LT(Distance(rounded.Outputs(), exact.Outputs()), 0.02) << line;
+    const bool smooth = std::string_view(line) == "mlp-64-64-tanh";
+    EXPECT_LT(Distance(rounded.Gradient(), exact.Gradient()), smooth ? 0.02 : 0.25) << line;
   }
 }
 

@@ -31,12 +31,13 @@ Result<DeterministicActorCritic::Networks> DeterministicActorCritic::MakeNetwork
   const int64_t observations = setup.environment.observation.elements();
   const int64_t actions = setup.environment.action.n;
   const std::string line = setup.config.network.text();
+  const kernel::Ops& ops = OpsOf(setup.config.network);
   ASSIGN_OR_RETURN(NetworkDescription network, MakeLearnedNetwork(line, observations, actions));
   network.layers.back().activation = Activation::kTanh;
-  ASSIGN_OR_RETURN(Perceptron policy, Perceptron::Make(std::move(network)));
+  ASSIGN_OR_RETURN(Perceptron policy, Perceptron::Make(std::move(network), ops));
   ASSIGN_OR_RETURN(Perceptron critic,
                    Perceptron::Make(line, static_cast<size_t>(observations + actions),
-                                    static_cast<size_t>(critic_outputs)));
+                                    static_cast<size_t>(critic_outputs), ops));
   return Networks{std::make_shared<const Perceptron>(std::move(policy)),
                   std::make_shared<const Perceptron>(std::move(critic))};
 }

@@ -59,8 +59,10 @@ class Dqn : public ReplayAlgorithm {
     const auto observations = static_cast<size_t>(setup.environment.observation.elements());
     const auto& own = dynamic_cast<const DqnParameters&>(*setup.config.own);
     const auto actions = static_cast<size_t>(setup.environment.action.n);
-    ASSIGN_OR_RETURN(Perceptron net, Perceptron::Make(setup.config.network.text(), observations,
-                                                      actions + (own.dueling ? 1 : 0)));
+    const AgentNetworkKeys& keys = setup.config.network;
+    ASSIGN_OR_RETURN(
+        Perceptron net,
+        Perceptron::Make(keys.text(), observations, actions + (own.dueling ? 1 : 0), OpsOf(keys)));
     return std::unique_ptr<ReplayAlgorithm>(
         new Dqn(setup, own, std::make_shared<const Perceptron>(std::move(net))));
   }

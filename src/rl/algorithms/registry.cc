@@ -86,9 +86,7 @@ Precision PrecisionOf(const AgentSetup& setup) {
   const AgentNetworkKeys& keys = setup.config.network;
   if (keys.precision == Precision::kFloat32 || keys.precision == Precision::kBfloat16)
     return keys.precision;
-  const LearningAlgorithm* row = FindLearningAlgorithm(setup.config.algorithm);
-  const bool torch = row == nullptr || row->agent == nullptr;
-  if (!keys.module.empty() || !torch) return Precision::kFloat32;
+  if (!keys.module.empty()) return Precision::kFloat32;
   if (!setup.learns_on.cuda && !setup.infers_on.cuda)
     return keys.precision == Precision::kFastest && HasBf16Products() ? Precision::kBfloat16
                                                                       : Precision::kFloat32;

@@ -117,11 +117,10 @@ TEST(RegistryTest, ThePrecisionIsTheOneAskedForOrFitsTheDevice) {
   setup.config.network.precision = Precision::kBfloat16;
   EXPECT_EQ(PrecisionOf(setup), Precision::kBfloat16);
   setup.config.network.precision = Precision::kFastest;
-  setup.config.algorithm = "vtrace";
-  EXPECT_EQ(PrecisionOf(setup) == Precision::kBfloat16, HasBf16Products());
-  setup.config.algorithm = "sac";  // without torch
-  EXPECT_EQ(PrecisionOf(setup), Precision::kFloat32);
-  setup.config.algorithm = "vtrace";
+  for (const char* algorithm : {"sac", "vtrace"}) {  // without torch and with it
+    setup.config.algorithm = algorithm;
+    EXPECT_EQ(PrecisionOf(setup) == Precision::kBfloat16, HasBf16Products());
+  }
   for (const Gpu& gpu : FindGpus().gpus) {
     setup.learns_on = setup.infers_on = {.cuda = true, .ordinal = gpu.ordinal};
     setup.config.network.precision = Precision::kAuto;

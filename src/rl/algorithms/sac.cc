@@ -86,8 +86,9 @@ class Sac : public SacNetworks {
     const auto observations = static_cast<size_t>(setup.environment.observation.elements());
     const auto actions = static_cast<size_t>(setup.environment.action.n);
     const std::string line = setup.config.network.text();
-    ASSIGN_OR_RETURN(Perceptron policy, Perceptron::Make(line, observations, 2 * actions));
-    ASSIGN_OR_RETURN(Perceptron critic, Perceptron::Make(line, observations + actions, 1));
+    const kernel::Ops& ops = OpsOf(setup.config.network);
+    ASSIGN_OR_RETURN(Perceptron policy, Perceptron::Make(line, observations, 2 * actions, ops));
+    ASSIGN_OR_RETURN(Perceptron critic, Perceptron::Make(line, observations + actions, 1, ops));
     return std::unique_ptr<ReplayAlgorithm>(
         new Sac(setup.config, std::make_shared<const Perceptron>(std::move(policy)),
                 std::make_shared<const Perceptron>(std::move(critic))));
@@ -112,6 +113,7 @@ class Sac : public SacNetworks {
     std::vector<float> noise, sample;         // [rows][actions]
     std::vector<float> log_prob, target;      // [rows]
     std::vector<float> by_action, by_policy;  // [rows][actions], [rows][2 actions]
+    std::vector<std::vector<size_t>> least;   // rows whose least value each critic has
   };
 
   Sac(const LearningConfig& config, const std::shared_ptr<const Perceptron>& policy,
@@ -136,6 +138,7 @@ std::unique_ptr<ReplayScratch> Sac::MakeScratch(size_t rows_max) const {
     all->resize(rows_max * actions_);
   for (std::vector<float>* all : {&scratch->log_prob, &scratch->target}) all->resize(rows_max);
   scratch->by_policy.resize(rows_max * 2 * actions_);
+  scratch->least.resize(critics_.count());
   return scratch;
 }
 
@@ -212,22 +215,24 @@ std::map<std::string, double> Sac::Gradient(const ReplayMinibatch& minibatch,
   SampleActions(policy, n, now, minibatch.noise, n * actions_, s);
   critics_.Evaluate(learned_critics, n, now, sampled, s.critics);
   double policy_loss = 0, log_prob = 0;
-  std::ranges::fill(s.by_action, 0.0F);
-  std::vector<size_t> chosen(n);
+  for (std::vector<size_t>& rows : s.least) rows.clear();
   for (size_t i = 0; i < n; ++i) {
-    chosen[i] = critics_.Least(s.critics, i);
-    policy_loss += alpha * s.log_prob[i] - critics_.Value(s.critics, chosen[i], i);
+    const size_t least = critics_.Least(s.critics, i);
+    s.least[least].push_back(i);
+    policy_loss += alpha * s.log_prob[i] - critics_.Value(s.critics, least, i);
     log_prob += s.log_prob[i];
   }
   for (size_t j = 0; j < critics_.count(); ++j) {
-    std::vector<float>& by_value = s.critics.by_value;
-    for (size_t i = 0; i < n; ++i) by_value[i] = chosen[i] == j ? -mean : 0;
-    critic_->Backward(Critic(learned_critics, j), std::span(by_value).first(n),
-                      /*by_input=*/true, s.critics.passes[j], {});
-    for (size_t i = 0; i < n; ++i) {
-      const std::span<const float> by_action = critics_.ByAction(s.critics, j, i);
-      for (size_t d = 0; d < actions_; ++d) s.by_action[i * actions_ + d] += by_action[d];
-    }
+    const std::span<const size_t> rows = s.least[j];
+    if (rows.empty()) continue;
+    const std::span<float> by_value = std::span(s.critics.by_value).first(rows.size());
+    std::ranges::fill(by_value, -mean);
+    critic_->KeepRows(rows, s.critics.passes[j]);
+    critic_->Backward(Critic(learned_critics, j), by_value, /*by_input=*/true, s.critics.passes[j],
+                      {});
+    for (size_t k = 0; k < rows.size(); ++k)
+      std::ranges::copy(critics_.ByAction(s.critics, j, k),
+                        s.by_action.begin() + static_cast<ptrdiff_t>(rows[k] * actions_));
   }
   for (size_t i = 0; i < n; ++i) {
     const auto output = policy_->Output(s.policy, i);

@@ -18,8 +18,9 @@ class DiscreteSac : public SacNetworks {
   static Result<std::unique_ptr<ReplayAlgorithm>> Make(const AgentSetup& setup) {
     const auto observations = static_cast<size_t>(setup.environment.observation.elements());
     const auto actions = static_cast<size_t>(setup.environment.action.n);
+    const AgentNetworkKeys& keys = setup.config.network;
     ASSIGN_OR_RETURN(Perceptron net,
-                     Perceptron::Make(setup.config.network.text(), observations, actions));
+                     Perceptron::Make(keys.text(), observations, actions, OpsOf(keys)));
     return std::unique_ptr<ReplayAlgorithm>(
         new DiscreteSac(setup.config, std::make_shared<const Perceptron>(std::move(net))));
   }

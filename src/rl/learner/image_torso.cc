@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "nn/layer_line.h"
+#include "rl/learner/perceptron_rows.h"
 
 namespace samara {
 
@@ -32,7 +33,8 @@ Result<std::unique_ptr<const ImageTorso>> ImageTorso::Split(AgentSetup& setup) {
   const std::string behind = LineOfDense({dense, network.layers.end()});
   network.layers.erase(dense, network.layers.end());
   RETURN_IF_ERROR(Finish(network));
-  ASSIGN_OR_RETURN(Convolutions net, Convolutions::Make(std::move(network)));
+  ASSIGN_OR_RETURN(Convolutions net,
+                   Convolutions::Make(std::move(network), OpsOf(setup.config.network)));
   std::unique_ptr<const ImageTorso> torso(new ImageTorso(layout, std::move(net)));
   setup.environment.observation = {DType::kFloat32, {static_cast<int64_t>(torso->features())}};
   setup.config.network.layers = behind;

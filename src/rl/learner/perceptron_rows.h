@@ -6,8 +6,14 @@
 #include <span>
 
 #include "nn/perceptron.h"
+#include "rl/learner/learning_config.h"
 
 namespace samara {
+
+// The products that the keys ask for. REQUIRES: HasBf16Products() where they are of bfloat16.
+inline const kernel::Ops& OpsOf(const AgentNetworkKeys& keys) {
+  return keys.precision == Precision::kBfloat16 ? KernelOpsWithBf16() : KernelOps(ActiveIsa());
+}
 
 // The row of a pass's input.
 inline std::span<float> InputRow(const Perceptron& net, size_t row, PerceptronPass& pass) {

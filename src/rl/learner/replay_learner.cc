@@ -618,7 +618,6 @@ Status CheckKeys(const AgentSetup& setup) {
   if (keys.reward_input) return refuse("network.reward_input", "false");
   if (keys.action_input) return refuse("network.action_input", "false");
   if (keys.head != plain.head) return refuse("network.head", "0");
-  if (keys.precision == Precision::kBfloat16) return refuse("network.precision", "float32");
   if (keys.value != plain.value) return refuse("network.value", "it left out");
   if (keys.normalize_value) return refuse("network.normalize_value", "false");
   if (keys.deviation != plain.deviation) return refuse("network.deviation", "network");
