@@ -24,15 +24,16 @@ def test_recall_is_learned_in_seconds(tmp_path, words):
     assert train(tmp_path / "run", *RECALL, *words)["test_mean"] >= 0.9
 
 
-@pytest.mark.parametrize("cross", ["false", pytest.param("true", marks=pytest.mark.slow)])
-def test_actors_threads_and_ranks_leave_no_trace(tmp_path, cross):
-    expect_the_same_bits_of_any_workers(tmp_path, *SHARDS, f"r2d2.cross_episodes={cross}", other=["replay.compress=none"])
+@pytest.mark.parametrize("word", ["network.layers=normalize, dense 32 relu", pytest.param("r2d2.cross_episodes=true", marks=pytest.mark.slow)])
+def test_actors_threads_and_ranks_leave_no_trace(tmp_path, word):
+    expect_the_same_bits_of_any_workers(tmp_path, *SHARDS, word, other=["replay.compress=none"])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", INTERRUPTIONS)
 def test_a_run_that_is_interrupted_goes_on_with_its_replay(tmp_path, how):
-    expect_the_same_bits_after_interruptions(tmp_path, how, *SHARDS, "learn.frames=100000")
+    expect_the_same_bits_after_interruptions(tmp_path, how, *SHARDS, "learn.frames=100000",
+                                             "network.layers=normalize, dense 32 relu")
 
 
 @pytest.mark.slow

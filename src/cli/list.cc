@@ -162,8 +162,9 @@ Rows AlgorithmRows() {
 Row RowOfNetwork(const NetworkRow& row) {
   const auto vector = MakeNetwork(row.name, 1, 1, 8, 4);
   const auto evolved = vector.ok() ? vector : MakeNetwork(row.name, 84, 84, 4, 18);
-  const bool learns = MakeTorso(row.name, 84, 84, 4).ok();
-  const char* const shape = !evolved.ok() ? MakeTorso(row.name, 1, 1, 8).ok() ? "vectors" : "images"
+  const bool learns_vectors = MakeTorso(row.name, 1, 1, 8).ok();
+  const bool learns = learns_vectors || MakeTorso(row.name, 84, 84, 4).ok();
+  const char* const shape = !evolved.ok() ? learns_vectors ? "vectors" : "images"
                             : vector.ok() ? "8 inputs, 4 actions"
                                           : "84 x 84 x 4, 18 actions";
   const char* const runs = !evolved.ok() ? "learning"

@@ -68,7 +68,7 @@ Status FinishNormalize(const NetworkDescription& network, Layer& layer) {
   if (&layer != network.layers.data() || network.height != 1 || network.width != 1)
     return {Code::kConfig, "network " + network.name +
                                ": normalize is the first layer of a network whose observations are "
-                               "vectors; of images learners have it, but for R2D2"};
+                               "vectors; of images learners have it"};
   layer.out = network.channels;
   return Status::Ok();
 }

@@ -219,6 +219,12 @@ void AgentNetworkImpl::SetValueStatistics(double mean, double deviation) {
   values_.mean.fill_(mean), values_.deviation.fill_(deviation);
 }
 
+void AgentNetworkImpl::SetStatistics(const AgentNetworkImpl& other) {
+  const torch::NoGradGuard no_gradient;
+  observations_.mean.copy_(other.observations_.mean);
+  observations_.deviation.copy_(other.observations_.deviation);
+}
+
 void AgentNetworkImpl::Initialize(Tensor kernel, double gain) const {
   switch (config_.initializer) {
     case Initializer::kGlorot:

@@ -106,6 +106,8 @@ class AgentNetworkImpl : public torch::nn::Module {
   };
   // Of each number of an observation, bytes as value / 255; [height * width * channels] each.
   Statistics observations() const { return observations_; }
+  // Takes those of `other`, a network of the same configuration.
+  void SetStatistics(const AgentNetworkImpl& other);
   // Sets the mean and deviation of values, [1] each, without changing any value that the network
   // gives (PopArt: van Hasselt et al. 2016, arXiv 1602.07714, equations 4 and 5).
   void SetValueStatistics(double mean, double deviation);

@@ -573,9 +573,6 @@ TEST(R2d2Test, RefusesWhatItHasNoUseFor) {
   EXPECT_NE(refused(R2d2Setup({{"replay.alpha", "0"}})).find("replay.beta=0.6"), std::string::npos);
   EXPECT_NE(refused(R2d2Setup({{"r2d2.epsilon", "0.0001"}})).find("at most r2d2.epsilon"),
             std::string::npos);
-  EXPECT_NE(refused(R2d2Setup({{"network.layers", "\"normalize, dense 4 relu\""}}))
-                .find("without normalize"),
-            std::string::npos);
   AgentSetup continuous = R2d2Setup();
   continuous.environment.action = {.discrete = false, .n = 2, .low = {-1, -1}, .high = {1, 1}};
   continuous.config.network.action_input = false;

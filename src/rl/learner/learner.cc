@@ -432,11 +432,13 @@ Result<bool> Learner::TakeStep(const Pass& pass, double frames, UpdateReport& re
   return !step.applied || algorithm_->Enough(numbers);
 }
 
-// The statistics with which the next version acts and learns.
+// Adds what the unrolls of the shards' batches were played on to the statistics.
 Status Learner::UpdateStatistics() {
   if (statistics_.numbers() == 0) return Status::Ok();
   RETURN_IF_ERROR(OnThreads([&](size_t, ShardWork& part) {
-    const Tensor acted = part.batch.observation.slice(0, 0, -1);
+    // entries that an earlier unroll had, and the last one, which the next will have, are left out
+    const Tensor& entries = part.batch.observation;
+    const Tensor acted = entries.slice(0, entries.size(0) - 1 - config_.learn.unroll, -1);
     part.row = statistics_.Moments(acted, part.prepared ? part.prepared->value_target : Tensor());
   }));
   std::vector<float> sum(parts_[0].row.size());
@@ -475,6 +477,11 @@ Status Learner::LearnFromReplay(std::span<const UnrollStore::Loan> unrolls, doub
     for (const auto& unroll : OfShard(unrolls, i, parts_.size())) AddToReplay(*unroll, part);
     part.seconds_batch = SecondsSince(clock);
   }));
+  if (statistics_.numbers() > 0) {
+    RETURN_IF_ERROR(MakeShards(unrolls));
+    RETURN_IF_ERROR(UpdateStatistics());
+    target_->SetStatistics(*network_);
+  }
   report.applied = true;
   const uint64_t due = replay_->keys.Due(config_.learn, version_ + 1);
   for (Pass pass; steps_ < due && report.applied; ++pass.minibatch) {

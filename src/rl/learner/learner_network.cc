@@ -53,16 +53,12 @@ Result<AgentNetworkConfig> Described(const AgentSetup& setup, const InputLayout&
   return network;
 }
 
-// `normalizes`: the network has statistics of observations.
-Status CheckReplay(const AgentSetup& setup, const InputLayout& layout, bool normalizes) {
+Status CheckReplay(const AgentSetup& setup, const InputLayout& layout) {
   const LearningConfig& config = setup.config;
   const ActionSpec& action = setup.environment.action;
   if (!action.discrete || !action.sizes.empty())
     return Refusal("run.algorithm=" + config.algorithm +
                    ": expected an environment with one discrete action");
-  if (normalizes)
-    return Refusal("network " + config.network.text() + ": " + config.algorithm +
-                   " keeps no statistics; expected a line without normalize");
   if (config.learn.entropy_target != "none")
     return Refusal("learn.entropy_target: " + config.algorithm +
                    " has no policy whose entropy counts; expected none");
@@ -78,9 +74,8 @@ Status CheckReplay(const AgentSetup& setup, const InputLayout& layout, bool norm
 Result<AgentNetworkConfig> LearningNetwork(const AgentSetup& setup, const InputLayout& layout,
                                            const ReplayUse* replay) {
   ASSIGN_OR_RETURN(const AgentNetworkConfig network, Described(setup, layout, replay));
-  ASSIGN_OR_RETURN(const AgentNetwork made, AgentNetworkImpl::Make(network));
-  if (replay != nullptr)
-    RETURN_IF_ERROR(CheckReplay(setup, layout, made->observations().mean.defined()));
+  RETURN_IF_ERROR(AgentNetworkImpl::Make(network).status());
+  if (replay != nullptr) RETURN_IF_ERROR(CheckReplay(setup, layout));
   return network;
 }
 
