@@ -50,8 +50,10 @@ Result<TorsoDescription> TorsoOf(const AgentNetworkConfig& config) {
   ASSIGN_OR_RETURN(const auto behind, BehindNormalize(config.torso));
   TorsoDescription torso{.normalizes = behind.has_value(), .behind = {}};
   if (config.module) return torso;
-  ASSIGN_OR_RETURN(torso.behind, MakeTorso(behind.value_or(config.torso), config.height,
-                                           config.width, config.channels));
+  auto made =
+      MakeTorso(behind.value_or(config.torso), config.height, config.width, config.channels);
+  if (!made.ok()) return behind ? made.status().Annotate("network " + config.torso) : made.status();
+  torso.behind = *std::move(made);
   return torso;
 }
 
