@@ -6,8 +6,7 @@
 //
 // Bits: every sum is one chain of fused multiply-adds in ascending order, whatever the instruction
 // set and however many images go together; not with products of bfloat16 (KernelOpsWithBf16).
-// Thread safety: Convolutions are constant after
-// construction; a ConvolutionPass is its thread's.
+// Thread safety: Convolutions are constant after construction; a ConvolutionPass is its thread's.
 #pragma once
 
 #include <array>

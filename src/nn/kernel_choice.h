@@ -10,7 +10,7 @@ namespace samara {
 
 // REQUIRES: the CPU has `isa`.
 const kernel::Ops& KernelOps(IsaLevel isa);
-// Those of AVX-512, with kernel::ProductBf16 as their product. REQUIRES: HasBf16Products().
+// Returns AVX-512's, with kernel::ProductBf16 as their product. REQUIRES: HasBf16Products().
 const kernel::Ops& KernelOpsWithBf16();
 kernel::Act KernelActivation(Activation activation);
 kernel::Format KernelFormat(Storage storage);

@@ -17,7 +17,7 @@ std::vector<float> Draws(size_t n, uint64_t key, double scale = 1) {
   return values;
 }
 
-// Of `all` from `exact`, by the size of the latter.
+// Returns how far `all` is from `exact`, by the size of the latter.
 double Distance(const std::vector<float>& all, const std::vector<float>& exact) {
   double squares = 0, size = 0;
   for (size_t i = 0; i < all.size(); ++i)

@@ -104,7 +104,8 @@ class AgentNetworkImpl : public torch::nn::Module {
   struct Statistics {
     torch::Tensor mean, deviation;
   };
-  // Of each number of an observation, bytes as value / 255; [height * width * channels] each.
+  // Returns those of each number of an observation, bytes as value / 255: [height * width *
+  // channels] each.
   Statistics observations() const { return observations_; }
   // Takes those of `other`, a network of the same configuration.
   void SetStatistics(const AgentNetworkImpl& other);
