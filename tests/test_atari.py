@@ -119,6 +119,21 @@ def test_rewards_sum_to_the_emulators_score():
         assert (total, frames, ended) == (score, counted, ale.game_over())
 
 
+def test_fire_begins_each_life_under_envpool_lives():
+    """Breakout without an action: five balls are served and lost; under envpool the second one waits for FIRE. The frame of FIRE
+    is not counted, and the game is one episode."""
+    for name, lost, over in (("envpool", 1, False), ("envpool-lives", 4, True)):
+        env = make("breakout", name)
+        out = observation(env)
+        env.reset(1, 3, 0, out)
+        steps = []
+        while len(steps) < 300 and not (steps and steps[-1].terminated):
+            steps.append(env.step(0, out))
+        assert sum(step.life_lost for step in steps) == lost
+        assert steps[-1].terminated == over
+        assert {step.frames for step in steps[:-1]} == {4} and env.frames == sum(step.frames for step in steps)
+
+
 def test_frames_max_truncates_within_a_step_and_leaves_out_the_reset():
     env = make("pong", "deepga-gpu")
     out = observation(env)
@@ -255,7 +270,7 @@ def test_every_rom_loads_and_restores(game):
 @pytest.mark.parametrize("game", atari.games())
 def test_every_game_plays_under_every_preset(game):
     """20 steps of an episode of each: observations are filled completely, frames are counted, the key decides the bits."""
-    assert len(presets()) == 14
+    assert len(presets()) == 15
     for name, preset in presets().items():
         env = make(game, name)
         actions, repeat = random_actions(env, 20, seed=3), preset["rows"]["repeat"]

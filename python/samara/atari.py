@@ -193,7 +193,7 @@ class Atari:
                 self._shift(NOOP, previous, current)
                 if self.ale.game_over():
                     self._start(previous, current)
-            if self.fire_rule == "after-noops" and self.fires:
+            if self.fire_rule.startswith("after-noops") and self.fires:
                 self._shift(FIRE, previous, current)
         pooled = bool(self.rows["pool_at_reset"])
         if self.fire_rule.startswith("then-up") and self.fires:
@@ -264,6 +264,8 @@ class Atari:
         life_lost = 0 < self.lives < lives
         if life_lost and self.rows["life_loss"] == "ends-episode" and not over and not truncated:
             over, self.game_goes_on = True, True
+        if life_lost and self.fire_rule == "after-noops-each-life" and self.fires and not over and not truncated:
+            reward += self._shift(FIRE, self.a, self.b)
         if truncated and self.rows["limit_is_end"]:
             over, truncated = True, False
         self._observe(observation)

@@ -96,6 +96,15 @@ AtariPreset Envpool() {
   return p;
 }
 
+AtariPreset EnvpoolLives() {
+  AtariPreset p = Envpool();
+  p.name = "envpool-lives";
+  p.origin = "EnvPool X-v5 with lives that end and begin for a learner";
+  p.fire = "after-noops-each-life";
+  p.life_loss = LifeLoss::kZeroDiscount;
+  return p;
+}
+
 AtariPreset Cleanba() {
   AtariPreset p = Envpool();
   p.name = "cleanba";
@@ -225,9 +234,9 @@ AtariPreset AleSticky() {
 
 const std::vector<AtariPreset>& Presets() {
   static const std::vector<AtariPreset> presets = {
-      AleV5(),    AleVector(), Envpool(),          Seed(),     SeedSticky(),
-      DqnZoo(),   Dopamine(),  DqnNoFrameskipV4(), DeepGa(),   DeepGaGpu(),
-      AleV5Raw(), Cleanba(),   R2d2Paper(),        AleSticky()};
+      AleV5(),      AleVector(), Envpool(),  EnvpoolLives(),     Seed(),
+      SeedSticky(), DqnZoo(),    Dopamine(), DqnNoFrameskipV4(), DeepGa(),
+      DeepGaGpu(),  AleV5Raw(),  Cleanba(),  R2d2Paper(),        AleSticky()};
   return presets;
 }
 

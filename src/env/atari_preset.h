@@ -34,8 +34,8 @@ struct AtariPreset {
   int32_t noops_min = 1,
           noops_max = 30;        // raw frames on reset, uniform, drawn by the learner process
   bool noops_less_fire = false;  // one fewer when the action set has FIRE
-  std::string_view fire =
-      "none";          // none | before-noops | after-noops | then-up | then-up-each-life
+  // none | before-noops | after-noops | after-noops-each-life | then-up | then-up-each-life
+  std::string_view fire = "none";
   int64_t repeat = 4;  // emulated frames per action
   LifeLoss life_loss = LifeLoss::kIgnored;
   int64_t frames_max = 108'000;    // the environment's own limit in emulated frames

@@ -12,12 +12,12 @@ namespace {
 TEST(AtariPresetTest, HasThePresetsOfPublishedAgents) {
   for (const char* name : {"ale-v5", "ale-vector", "envpool", "seed", "seed-sticky", "dqn-zoo",
                            "dopamine", "dqn-noframeskip-v4", "deepga", "deepga-gpu", "ale-v5-raw",
-                           "cleanba", "r2d2-paper", "ale-sticky"}) {
+                           "cleanba", "r2d2-paper", "ale-sticky", "envpool-lives"}) {
     const auto preset = FindAtariPreset(name);
     ASSERT_TRUE(preset.ok()) << name;
     EXPECT_EQ(preset->name, name);
   }
-  EXPECT_EQ(AtariPresetNames().size(), 14U);
+  EXPECT_EQ(AtariPresetNames().size(), 15U);
 }
 
 TEST(AtariPresetTest, NamesTheNearestWhenUnknown) {
