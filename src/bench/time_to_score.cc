@@ -25,7 +25,6 @@ struct Task {
   double score;
   const char* preset;
   Names rivals;  // their scripts are time_to_score_NAME.py
-  const char* game = nullptr;
 };
 
 const std::vector<Task>& Tasks() {
@@ -38,8 +37,8 @@ const std::vector<Task>& Tasks() {
       {"hopper", 2000, "mujoco/hopper-ppo", three},
       {"halfcheetah", 1500, "mujoco/halfcheetah-ppo", three},
       {"halfcheetah-sac", 5000, "mujoco/halfcheetah-sac", two},
-      {"pong", 18, "atari/ppo-quick", three, "pong"},
-      {"breakout", 100, "atari/ppo-quick", three, "breakout"},
+      {"pong", 18, "atari/ppo-quick", three},
+      {"breakout", 100, "atari/breakout-ppo", three},
   };
   return tasks;
 }
@@ -91,7 +90,6 @@ Result<Outcome> TrainOurs(const Task& task, int seed, const Path& folder) {
                    {task.preset, "--out", folder.string(), fmt::format("run.seed={}", seed),
                     fmt::format("run.stop_at={}", task.score), "run.random_episodes=0",
                     "run.video=false", "learn.test_episodes=0"});
-    if (task.game != nullptr) command.push_back(fmt::format("env.game={}", task.game));
   }
   command.insert(command.end(), {"--json", "--quiet"});
   ASSIGN_OR_RETURN(const json result, RunForJson(std::move(command)));
