@@ -36,7 +36,7 @@ const std::vector<Task>& Tasks() {
       {"pendulum", -200, "classic/pendulum-sac", {"stable-baselines3", "cleanrl", "rltools"}},
       {"hopper", 2000, "mujoco/hopper-ppo", three},
       {"halfcheetah", 1500, "mujoco/halfcheetah-ppo", three},
-      {"halfcheetah-sac", 5000, "mujoco/halfcheetah-sac", two},
+      {"halfcheetah-sac", 5000, "mujoco/halfcheetah-sac-quick", two},
       {"pong", 18, "atari/ppo-quick", three},
       {"breakout", 100, "atari/breakout-ppo", three},
   };
