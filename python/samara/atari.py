@@ -260,12 +260,13 @@ class Atari:
                 break
         self.lives = self.ale.lives()
         self.steps += 1
-        self.score += reward
         life_lost = 0 < self.lives < lives
-        if life_lost and self.rows["life_loss"] == "ends-episode" and not over and not truncated:
-            over, self.game_goes_on = True, True
-        if life_lost and self.fire_rule == "after-noops-each-life" and self.fires and not over and not truncated:
-            reward += self._shift(FIRE, self.a, self.b)
+        if life_lost and not over and not truncated:
+            if self.rows["life_loss"] == "ends-episode":
+                over, self.game_goes_on = True, True
+            elif self.fire_rule == "after-noops-each-life" and self.fires:
+                reward += self._shift(FIRE, self.a, self.b)
+        self.score += reward
         if truncated and self.rows["limit_is_end"]:
             over, truncated = True, False
         self._observe(observation)
