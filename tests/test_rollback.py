@@ -15,9 +15,8 @@ BURSTS = ["classic/cartpole-vtrace", "env.id=faulty:Bursts-v0", "learn.rewards=r
           "run.random_episodes=2", "learn.test_episodes=2", "fleet.actors=2"]
 
 
-def train(out: Path, ranks: int, burst: str, mode: str = "free") -> tuple[int, str, str]:
-    process = start("samara", ranks, *BURSTS, f"learn.mode={mode}", "--out", out, PYTHONPATH=str(TESTS / "envs"), FAULTY_BURST=burst)
-    return finish(process)
+def train(out: Path, ranks: int, burst: str, *keys: str) -> tuple[int, str, str]:
+    return finish(start("samara", ranks, *BURSTS, *keys, "--out", out, PYTHONPATH=str(TESTS / "envs"), FAULTY_BURST=burst))
 
 
 def weights(run: Path) -> list[float]:
@@ -28,7 +27,9 @@ def weights(run: Path) -> list[float]:
 
 @pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_short_burst_is_survived(ranks, tmp_path):
-    code, out, err = train(tmp_path / "run", ranks, "100,20")
+    # one environment a rank, in whose unrolls a burst is without gaps; two at paces of their own would mix good ones in
+    each = [f"learn.{key}={ranks}" for key in ("environments", "batch", "shards")]
+    code, out, err = train(tmp_path / "run", ranks, "100,40", "learn.mode=free", *each)
     assert code == 0, err
     result = json.loads(out.splitlines()[-1])
     assert result["updates"] == 200 and result["drops"]["skipped_updates"] >= 5 and result["rollbacks"] >= 1
@@ -40,7 +41,7 @@ def test_a_short_burst_is_survived(ranks, tmp_path):
 def test_deterministic_runs_keep_their_bits(tmp_path):
     hashes = set()
     for ranks in (1, 2):
-        code, out, err = train(tmp_path / str(ranks), ranks, "100,20", "deterministic")
+        code, out, err = train(tmp_path / str(ranks), ranks, "100,20", "learn.mode=deterministic")
         assert code == 0, err
         result = json.loads(out.splitlines()[-1])
         assert result["drops"]["skipped_updates"] >= 5 and result["rollbacks"] == 0
@@ -51,5 +52,5 @@ def test_deterministic_runs_keep_their_bits(tmp_path):
 @pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mode", ["free", "deterministic"])
 def test_a_burst_without_end_ends_the_run(ranks, mode, tmp_path):
-    code, out, err = train(tmp_path / "run", ranks, "100,1000000", mode)
+    code, out, err = train(tmp_path / "run", ranks, "100,1000000", f"learn.mode={mode}")
     assert code == 70 and "the loss stays not finite after" in err and "lower optimizer.learning_rate" in err, err
