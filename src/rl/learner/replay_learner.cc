@@ -93,7 +93,7 @@ class ReplayLearner final : public Agent {
     if (torso_) {
       torso_->blocks().Initialize(DeriveKey(seed_, Purpose::kNetworkInit, kTorsoKey), initializer,
                                   Torso(std::span(learned_)));
-      ResetTorso(learned_, targets_);
+      ResetTargets(learned_, targets_);
       groups_.emplace_back(config_, ParameterGroup{.name = "torso", .size = torso_size_});
       acting_torso_.emplace(*torso_, slots_, setup.rows_max);
     }
@@ -203,8 +203,9 @@ class ReplayLearner final : public Agent {
   std::span<T> Behind(std::span<T> all) const {
     return all.subspan(torso_size_);
   }
-  void ResetTorso(std::span<const float> learned, std::span<float> targets) const {
+  void ResetTargets(std::span<const float> learned, std::span<float> targets) const {
     std::ranges::copy(Torso(learned), targets.begin());
+    algorithm_->ResetTargets(Behind(learned), Behind(targets));
   }
   std::span<const float> NormalizerFloats() const {
     return normalizer_ ? normalizer_->floats() : std::span<const float>();
@@ -449,11 +450,11 @@ Result<UpdateReport> ReplayLearner::Update(std::span<const UnrollStore::Loan> un
   while (steps_ < due && report.applied) {
     ASSIGN_OR_RETURN(report.applied, TakeStep(frames, report));
   }
-  // after a step that was not taken: a copy of the targets that the others would have made
-  bool copies = false;
-  for (; steps_ < due; ++steps_) copies = copies || algorithm_->polyak(steps_) == 0;
-  if (copies)
-    ReplayAlgorithm::Follow(0, Torso(std::span<const float>(learned_)), Torso(std::span(targets_)));
+  if (!report.applied) {  // copies that the step that was not taken and those after it are due to
+    bool copies = false;
+    for (--steps_; steps_ < due; ++steps_) copies = copies || algorithm_->polyak(steps_) == 0;
+    if (copies) ResetTargets(learned_, targets_);
+  }
   if (report.steps > 0) {
     report.gradient_norm /= static_cast<double>(report.steps);
     for (auto& [name, value] : report.numbers) value /= static_cast<double>(report.steps);
@@ -578,8 +579,7 @@ Status ReplayLearner::Restore(const Files& files, Part part) {
     RETURN_IF_ERROR(
         FromTensors(algorithm_->targets(), followers.tensors, targets).Annotate(kTargets));
   } else {
-    ResetTorso(learned, targets);
-    algorithm_->ResetTargets(Behind(std::span<const float>(learned)), Behind(std::span(targets)));
+    ResetTargets(learned, targets);
   }
   std::map<uint64_t, Policy> versions;
   std::optional<ActingTorso::Slots> frames;

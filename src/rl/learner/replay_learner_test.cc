@@ -81,5 +81,64 @@ TEST(ReplayLearnerGroupsTest, EachGroupHasAnOptimizerOfItsOwn) {
     EXPECT_NEAR(weights.at("number" + std::to_string(i)).Floats()[0], expected[i], 1e-5) << i;
 }
 
+// Targets that are copied in every fourth step; step kBad has a gradient that is not finite.
+class CopiedTargets : public TwoGroups {
+ public:
+  static constexpr uint64_t kBad = 11;
+  CopiedTargets() {
+    for (size_t i = 0; i < kAll; ++i) targets_.AddNumber("target" + std::to_string(i));
+  }
+  const ParameterBlocks& targets() const override { return targets_; }
+  std::span<const float> Followed(std::span<const float> learned) const override { return learned; }
+  double polyak(uint64_t step) const override { return step % 4 == 3 ? 0 : 1; }
+  std::map<std::string, double> Gradient(const ReplayMinibatch& minibatch, ReplayScratch& scratch,
+                                         std::span<float> gradient) const override {
+    auto numbers = TwoGroups::Gradient(minibatch, scratch, gradient);
+    if (minibatch.step == kBad) gradient[0] = std::nanf("");
+    return numbers;
+  }
+
+ private:
+  ParameterBlocks targets_;
+};
+
+// Ten steps an update, after which the targets are the parameters of step 7; the second update ends
+// with step 11, whose own copy and that of step 15 are made at its end.
+TEST(ReplayLearnerTargetsTest, AStepThatIsNotFiniteLosesNoCopyOfTheTargets) {
+  ReplayPlay play(
+      [](Settings common) {
+        AgentSetup setup = ContinuousSetup("td3", common);
+        Set(setup.config, {{"optimizer.learning_rate", "0.01"}});
+        return setup;
+      },
+      [](const AgentSetup& setup) {
+        return MakeReplayLearner(setup,
+                                 [](const AgentSetup&) {
+                                   return Result<std::unique_ptr<ReplayAlgorithm>>(
+                                       std::make_unique<CopiedTargets>());
+                                 })
+            .ValueOrThrow();
+      });
+  const auto equal = [&] {
+    const auto files = play.agent().Save(Agent::Part::kRun);
+    const auto now = ParseSafetensors(files.at("weights.safetensors"))->tensors;
+    const auto targets = ParseSafetensors(files.at("targets.safetensors"))->tensors;
+    size_t same = 0;
+    for (size_t i = 0; i < TwoGroups::kAll; ++i)
+      same += now.at("number" + std::to_string(i)).Floats() ==
+              targets.at("target" + std::to_string(i)).Floats();
+    return same;
+  };
+  UpdateReport report;
+  while (report.steps == 0) report = play.Update();
+  EXPECT_TRUE(report.applied);
+  EXPECT_EQ(report.steps, 10);
+  EXPECT_EQ(equal(), 0u) << "learned numbers moved after the copy";
+  report = play.Update();
+  EXPECT_FALSE(report.applied);
+  EXPECT_EQ(report.steps, 2);
+  EXPECT_EQ(equal(), TwoGroups::kAll);
+}
+
 }  // namespace
 }  // namespace samara::replay_learner_test
