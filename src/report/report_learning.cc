@@ -204,7 +204,7 @@ std::string Time(const RunData& run) {
                  {{"assembling batches", "seconds_learner_batch"},
                   {"forward", "seconds_learner_forward"},
                   {"backward", "seconds_learner_backward"},
-                  {"optimiser", "seconds_learner_step"},
+                  {"optimizer", "seconds_learner_step"},
                   {"waiting for unrolls", "seconds_learner_wait"}}) +
          TimeBar(run, "Time of the inference server", "s",
                  {{"network", "seconds_inference"},

@@ -25,9 +25,7 @@ Result<DeterministicActorCritic::Networks> DeterministicActorCritic::MakeNetwork
     return Status(Code::kConfig, "run.algorithm=" + setup.config.algorithm +
                                      ": the environment's actions are discrete; expected "
                                      "continuous ones");
-  if (setup.config.learn.entropy_target != "none")
-    return Status(Code::kConfig, "learn.entropy_target: " + setup.config.algorithm +
-                                     " has no policy whose entropy counts; expected none");
+  RETURN_IF_ERROR(CheckNoTargetEntropy(setup.config));
   const int64_t observations = setup.environment.observation.elements();
   const int64_t actions = setup.environment.action.n;
   const std::string line = setup.config.network.text();

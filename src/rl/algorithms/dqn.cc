@@ -213,9 +213,7 @@ Result<std::unique_ptr<ReplayAlgorithm>> MakeDqn(const AgentSetup& setup) {
     return Status(Code::kConfig,
                   "run.algorithm=dqn: the environment's actions are continuous; expected discrete "
                   "ones");
-  if (setup.config.learn.entropy_target != "none")
-    return Status(Code::kConfig,
-                  "learn.entropy_target: dqn has no policy whose entropy counts; expected none");
+  RETURN_IF_ERROR(CheckNoTargetEntropy(setup.config));
   return Dqn::Make(setup);
 }
 

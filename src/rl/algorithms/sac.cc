@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 #include "rl/algorithms/registry.h"
 #include "rl/learner/critics.h"
@@ -26,9 +25,7 @@ void SacParameters::Bind(ConfigTable& table) {
 }
 
 SacTemperature::SacTemperature(const LearnConfig& learn)
-    : speed_(learn.entropy_speed), cost_(learn.entropy_cost) {
-  if (learn.entropy_target != "none") target_ = std::strtod(learn.entropy_target.c_str(), nullptr);
-}
+    : speed_(learn.entropy_speed), cost_(learn.entropy_cost), target_(learn.target_entropy()) {}
 
 float SacTemperature::first() const {
   return target_ ? static_cast<float>(std::log(cost_) / speed_) : 0;

@@ -187,7 +187,7 @@ Result<std::unique_ptr<ReplayAlgorithm>> MakeDiscreteSac(const AgentSetup& setup
                   "run.algorithm=sac: the environment's actions have several discrete parts; "
                   "expected one, or continuous actions");
   const std::string& target = setup.config.learn.entropy_target;
-  const double nats = target == "none" ? 0 : std::strtod(target.c_str(), nullptr);
+  const double nats = setup.config.learn.target_entropy().value_or(0);
   const double most = std::log(static_cast<double>(setup.environment.action.n));
   if (nats < 0)
     return Status(Code::kConfig,

@@ -169,7 +169,7 @@ class VtraceAlgorithm : public ActorCritic {
   bool averages() const override { return config_.loss.over == LossOver::kMean; }
 
  private:
-  // By how far the policy has moved from the one that acted.
+  // Returns targets by how far the policy has moved from the one that acted.
   VtraceTargets TargetsOf(const ActorCriticSteps& steps) const {
     return Vtrace(config_.vtrace, {.log_rho = (steps.log_pi - steps.log_mu).detach(),
                                    .reward = steps.reward,

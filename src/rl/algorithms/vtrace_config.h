@@ -18,7 +18,7 @@ inline constexpr EnumName<VtraceForm> kVtraceFormNames[] = {{VtraceForm::kImpala
 enum class Truncation : uint8_t { kBootstrap, kIgnore };
 inline constexpr EnumName<Truncation> kTruncationNames[] = {{Truncation::kBootstrap, "bootstrap"},
                                                             {Truncation::kIgnore, "ignore"}};
-// Over the T x B entries of a batch. kSum: as IMPALA's own code.
+// Reduction of the loss over the T x B entries of a batch. kSum: as IMPALA's own code.
 enum class LossOver : uint8_t { kMean, kSum };
 inline constexpr EnumName<LossOver> kLossOverNames[] = {{LossOver::kMean, "mean"},
                                                         {LossOver::kSum, "sum"}};

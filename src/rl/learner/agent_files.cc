@@ -3,25 +3,18 @@
 #include <cstdlib>
 #include <vector>
 
-#include "nn/safetensors.h"
+#include "rl/learner/checkpoint_files.h"
 
 namespace samara {
 namespace {
 
 using torch::Tensor;
 
-constexpr char kWeights[] = "weights.safetensors", kOptimizer[] = "optimizer.safetensors",
-               kSlots[] = "slots.bin", kVersions[] = "versions.safetensors",
-               kStatistics[] = "statistics.bin";
-
 Result<NamedTensors> FromSafetensors(const std::map<std::string, std::string>& files,
                                      const char* name) {
-  const auto found = files.find(name);
-  if (found == files.end()) return Status(Code::kBadData, std::string("holds no ") + name);
-  auto parsed = ParseSafetensors(found->second);
-  if (!parsed.ok()) return parsed.status().Annotate(name);
+  ASSIGN_OR_RETURN(const Safetensors parsed, ParsedFile(files, name));
   NamedTensors tensors;
-  for (const auto& [key, tensor] : parsed->tensors) {
+  for (const auto& [key, tensor] : parsed.tensors) {
     if (tensor.type != samara::Tensor::Type::kFloat32)
       return Status(Code::kBadData, std::string(name) + ": " + key + " is not float32");
     const std::vector<float> values = tensor.Floats();
@@ -66,11 +59,7 @@ Result<NamedTensors> TensorsFromFile(const std::map<std::string, std::string>& f
 }
 
 Result<uint64_t> NumberOfFile(const std::string& file, const char* name, const char* key) {
-  const auto metadata = ParseSafetensors(file)->metadata;
-  const auto found = metadata.find(key);
-  if (found == metadata.end())
-    return Status(Code::kBadData, std::string(name) + ": says no " + key);
-  return std::strtoull(found->second.c_str(), nullptr, 10);
+  return NumberIn(ParseSafetensors(file).ValueOrThrow(), name, key);
 }
 
 NamedTensors NamedParameters(const AgentNetworkImpl& network) {
@@ -84,17 +73,17 @@ std::map<std::string, std::string> SaveAgent(Agent::Part part, const NamedTensor
                                              const NetworkStatistics& statistics,
                                              const Acting& acting) {
   std::map<std::string, std::string> files;
-  files[kWeights] = TensorsToFile(parameters, {{"version", std::to_string(version)}});
+  files[Agent::kWeightsFile] = TensorsToFile(parameters, {{"version", std::to_string(version)}});
   if (part == Agent::Part::kWeights) return files;
-  files[kOptimizer] = TensorsToFile(optimizer.State());
-  if (statistics.numbers() > 0) files[kStatistics] = statistics.Save();
+  files[kOptimizerFile] = TensorsToFile(optimizer.State());
+  if (statistics.numbers() > 0) files[kStatisticsFile] = statistics.Save();
   if (part == Agent::Part::kRun) return files;
-  files[kSlots] = acting.SaveSlots();
+  files[kSlotsFile] = acting.SaveSlots();
   NamedTensors versions;
   for (const auto& [number, network] : acting.versions().all())
     for (const auto& [name, tensor] : NamedParameters(*network))
       versions[std::to_string(number) + "/" + name] = tensor;
-  files[kVersions] = TensorsToFile(versions);
+  files[kVersionsFile] = TensorsToFile(versions);
   return files;
 }
 
@@ -102,33 +91,35 @@ Status RestoreAgent(const std::map<std::string, std::string>& files, Agent::Part
                     const LearnerState& state) {
   const bool slots = part == Agent::Part::kSlots;
   // everything is read and compared before anything is changed
-  ASSIGN_OR_RETURN(const auto weights, TensorsFromFile(files, kWeights, state.parameters));
-  ASSIGN_OR_RETURN(const uint64_t version, NumberOfFile(files.at(kWeights), kWeights, "version"));
+  ASSIGN_OR_RETURN(const auto weights,
+                   TensorsFromFile(files, Agent::kWeightsFile, state.parameters));
+  ASSIGN_OR_RETURN(const uint64_t version,
+                   NumberOfFile(files.at(Agent::kWeightsFile), Agent::kWeightsFile, "version"));
   NetworkStatistics statistics = state.statistics;
-  const auto saved_statistics = files.find(kStatistics);
+  const auto saved_statistics = files.find(kStatisticsFile);
   if (saved_statistics != files.end()) {
-    RETURN_IF_ERROR(statistics.Restore(saved_statistics->second).Annotate(kStatistics));
+    RETURN_IF_ERROR(statistics.Restore(saved_statistics->second).Annotate(kStatisticsFile));
   } else if (part != Agent::Part::kWeights && statistics.numbers() > 0) {
-    return {Code::kBadData, std::string("holds no ") + kStatistics};
+    return {Code::kBadData, std::string("holds no ") + kStatisticsFile};
   }
   NamedTensors optimizer;
-  if (part != Agent::Part::kWeights || files.contains(kOptimizer)) {
-    ASSIGN_OR_RETURN(optimizer, FromSafetensors(files, kOptimizer));
+  if (part != Agent::Part::kWeights || files.contains(kOptimizerFile)) {
+    ASSIGN_OR_RETURN(optimizer, FromSafetensors(files, kOptimizerFile));
     RETURN_IF_ERROR(state.optimizer.Restore(optimizer));
   }
   std::map<uint64_t, NamedTensors> versions;
   if (slots) {
-    ASSIGN_OR_RETURN(const auto all, FromSafetensors(files, kVersions));
+    ASSIGN_OR_RETURN(const auto all, FromSafetensors(files, kVersionsFile));
     for (const auto& [name, tensor] : all) {
       const size_t slash = name.find('/');
       if (slash == std::string::npos)
-        return {Code::kBadData, std::string(kVersions) + ": " + name + " names no version"};
+        return {Code::kBadData, std::string(kVersionsFile) + ": " + name + " names no version"};
       versions[std::strtoull(name.c_str(), nullptr, 10)][name.substr(slash + 1)] = tensor;
     }
     for (const auto& [number, tensors] : versions)
-      RETURN_IF_ERROR(SameShapes(tensors, NamedParameters(state.network), kVersions));
-    const auto memory = files.find(kSlots);
-    if (memory == files.end()) return {Code::kBadData, std::string("holds no ") + kSlots};
+      RETURN_IF_ERROR(SameShapes(tensors, NamedParameters(state.network), kVersionsFile));
+    const auto memory = files.find(kSlotsFile);
+    if (memory == files.end()) return {Code::kBadData, std::string("holds no ") + kSlotsFile};
     RETURN_IF_ERROR(state.acting.RestoreSlots(memory->second));
   }
   const torch::NoGradGuard no_gradient;

@@ -1,21 +1,12 @@
 #include "rl/learner/entropy_cost.h"
 
 #include <cmath>
-#include <cstdlib>
 
 #include "core/check.h"
 
 namespace samara {
-namespace {
 
 using torch::Tensor;
-
-std::optional<double> EntropyTarget(const LearnConfig& learn) {
-  if (learn.entropy_target == "none") return std::nullopt;
-  return std::strtod(learn.entropy_target.c_str(), nullptr);
-}
-
-}  // namespace
 
 EntropyCost::EntropyCost(double cost, std::optional<double> target, double speed)
     : target_(target), speed_(speed) {
@@ -25,7 +16,7 @@ EntropyCost::EntropyCost(double cost, std::optional<double> target, double speed
 }
 
 EntropyCost::EntropyCost(const LearnConfig& learn)
-    : EntropyCost(learn.entropy_cost, EntropyTarget(learn), learn.entropy_speed) {}
+    : EntropyCost(learn.entropy_cost, learn.target_entropy(), learn.entropy_speed) {}
 
 Tensor EntropyCost::coefficient() const { return (speed_ * parameter_).exp(); }
 

@@ -18,9 +18,9 @@ class EntropyCost {
   torch::Tensor coefficient() const;  // scalar > 0 (or 0 when the cost is 0)
   // Moves the coefficient where it is added to the loss; a constant zero without a target.
   torch::Tensor Loss(const torch::Tensor& mean_entropy) const;
-  // The parameter to optimise; undefined without a target.
+  // The parameter to optimize; undefined without a target.
   torch::Tensor parameter() const { return target_ ? parameter_ : torch::Tensor(); }
-  // To be called after each step of the optimiser: keeps the coefficient within e^-20 and e^20, so
+  // To be called after each step of the optimizer: keeps the coefficient within e^-20 and e^20, so
   // that a run that went astray finds back.
   void Bound();
 

@@ -23,7 +23,7 @@ void Apply(const OptimizerConfig& config, const GradientStep& step, uint64_t ste
 
 // The learning rate after `frames` frames.
 double LearningRateAt(const OptimizerConfig& config, double frames);
-// In a fixed order.
+// Sums in a fixed order.
 double SumOfSquares(std::span<const float> values);
 
 }  // namespace samara

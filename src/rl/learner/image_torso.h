@@ -51,7 +51,7 @@ class ImageTorso {
   std::span<const std::byte> Observation(std::span<const float> features, size_t row) const {
     return std::as_bytes(features.subspan(row * this->features(), this->features()));
   }
-  // From derivatives by the features of the last Evaluate, those by the parameters.
+  // Computes derivatives by the parameters from those by the features of the last Evaluate.
   void Backward(std::span<const float> parameters, std::span<const float> by_features,
                 Memory& memory, std::span<float> gradient) const {
     net_->Backward(parameters, by_features, memory.pass, gradient);

@@ -281,7 +281,7 @@ void Learner::PutGradients(std::span<const Tensor> gradients, ShardWork& part) c
   }
 }
 
-// In one piece, which crosses at once where it has to.
+// Joins the gradients, so that one copy brings them all to the CPU.
 void Learner::PutGradientsOfDevice(std::span<const Tensor> gradients, ShardWork& part) const {
   std::vector<Tensor> flat;
   size_t p = 0;
@@ -341,7 +341,7 @@ void Learner::Draw(ShardWork& part, size_t index) const {
   part.seconds_batch += SecondsSince(clock);
 }
 
-// Where the shard's unrolls begin and end among those of a whole minibatch.
+// Returns where the shard's unrolls begin and end among those of a whole minibatch.
 std::pair<int64_t, int64_t> Learner::PartOfBatch(size_t index) const {
   const int64_t shard = first_shard_ + static_cast<int64_t>(index);
   return {shard * BatchSize() / all_shards_, (shard + 1) * BatchSize() / all_shards_};

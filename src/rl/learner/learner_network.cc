@@ -59,9 +59,7 @@ Status CheckReplay(const AgentSetup& setup, const InputLayout& layout) {
   if (!action.discrete || !action.sizes.empty())
     return Refusal("run.algorithm=" + config.algorithm +
                    ": expected an environment with one discrete action");
-  if (config.learn.entropy_target != "none")
-    return Refusal("learn.entropy_target: " + config.algorithm +
-                   " has no policy whose entropy counts; expected none");
+  RETURN_IF_ERROR(CheckNoTargetEntropy(config));
   const auto entries = static_cast<uint64_t>(config.learn.unroll + config.own->overlap() + 1);
   if (entries * layout.plane_bytes > kSequenceBytesMax)
     return Refusal("learn.unroll=" + std::to_string(config.learn.unroll) +

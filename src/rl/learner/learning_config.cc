@@ -35,7 +35,7 @@ void Bind(ConfigTable& table, LearningConfig& c) {
             "number of equal parts of a batch, reduced in a fixed tree; deterministic: also of the "
             "environments, and any number of ranks that divides it gives the same bits");
   table.Add("learn.threads", &l.threads, {0, 1024}, "threads",
-            "number of threads for the shards; 0 = one per shard", change);
+            "number of threads for the shards; 0 = one per shard, at most one per core", change);
   table.Add("learn.entropy_cost", &l.entropy_cost, {0, 1000}, "",
             "weight of the policy's entropy in the loss");
   table.Add("learn.entropy_target", &l.entropy_target, {},
@@ -98,7 +98,8 @@ void Bind(ConfigTable& table, LearningConfig& c) {
   table.Add("optimizer.learning_rate", &c.optimizer.learning_rate, {0, 100}, "",
             "initial learning rate");
   table.Add("optimizer.epsilon", &c.optimizer.epsilon, {0, 100}, "",
-            "added to the root of the mean square, against division by zero");
+            "added to the root of the mean square (rmsprop: to the mean square) before the "
+            "division by it");
   table.Add("optimizer.decay", &c.optimizer.decay, {0, 1}, "", "rmsprop: decay of the mean square");
   table.Add("optimizer.beta1", &c.optimizer.beta1, {0, 0.9999999}, "",
             "adam: decay of the mean gradient");
@@ -109,7 +110,18 @@ void Bind(ConfigTable& table, LearningConfig& c) {
   table.Add("optimizer.schedule_frames", &c.optimizer.schedule_frames, {1, 1e15}, "frames",
             "where the linear schedule ends; a resumed run may raise it with its budget", grow);
   table.Add("optimizer.clip_norm", &c.optimizer.clip_norm, {0, 1e9}, "",
-            "maximum norm of the whole gradient; 0 = no clipping");
+            "maximum norm of the gradient, of each part's where they learn apart; 0 = no clipping");
+}
+
+std::optional<double> LearnConfig::target_entropy() const {
+  if (entropy_target == "none") return std::nullopt;
+  return std::strtod(entropy_target.c_str(), nullptr);
+}
+
+Status CheckNoTargetEntropy(const LearningConfig& c) {
+  if (!c.learn.target_entropy()) return Status::Ok();
+  return {Code::kConfig, "learn.entropy_target: " + c.algorithm +
+                             " has no policy whose entropy counts; expected none"};
 }
 
 Status Check(const LearningConfig& c) {

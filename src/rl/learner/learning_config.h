@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/cloned.h"
@@ -15,8 +16,8 @@
 
 namespace samara {
 
-// Number format of a torso's products. kAuto: bfloat16 on GPUs that have it, else float32.
-// kAuto: bfloat16 where a GPU has it; kFastest: where the CPU has it, too.
+// Number format of a torso's products. kAuto: bfloat16 where a GPU has it, else float32; kFastest:
+// where the CPU has it, too.
 enum class Precision : uint8_t { kAuto, kFastest, kFloat32, kBfloat16 };
 inline constexpr EnumName<Precision> kPrecisionNames[] = {{Precision::kAuto, "auto"},
                                                           {Precision::kFastest, "fastest"},
@@ -110,6 +111,7 @@ struct LearnConfig {
   int64_t updates = 0;  // budget; 0 = none
 
   bool deterministic() const { return mode == LearnMode::kDeterministic; }
+  std::optional<double> target_entropy() const;  // nats. REQUIRES: Check found them sound
 };
 
 struct InferenceKeys {
@@ -144,6 +146,8 @@ struct LearningConfig {
 void Bind(ConfigTable& table, LearningConfig& config);
 // Refuses combinations that no single row can refuse. kConfig.
 Status Check(const LearningConfig& config);
+// Refuses learn.entropy_target, of algorithms without a policy whose entropy counts. kConfig.
+Status CheckNoTargetEntropy(const LearningConfig& config);
 // Parts that each of `learners` cuts its share of a batch into: learn.shards over all of them, and
 // one each at least.
 int64_t ShardsEach(const LearnConfig& learn, int64_t learners);

@@ -18,8 +18,8 @@ class NetworkStatistics {
   explicit NetworkStatistics(const AgentNetworkImpl& network);
 
   size_t numbers() const;  // 0: it has none
-  // As RunningStatistics has them; of what it lacks nothing is read. `values` may be undefined:
-  // none were seen.
+  // Returns sums as RunningStatistics::Moments does, first those of observations; what the network
+  // has no statistics of is not read. `values` may be undefined: none were seen.
   std::vector<float> Moments(const torch::Tensor& observations, const torch::Tensor& values) const;
   // Adds them, and sets the network's statistics.
   void Merge(std::span<const float> moments, AgentNetworkImpl& network);

@@ -31,7 +31,7 @@ Optimizer::Optimizer(OptimizerConfig config, const std::map<std::string, Tensor>
     slots_[name] = {parameter, torch::zeros_like(parameter), torch::full_like(parameter, square)};
 }
 
-// In the order of names: the same sum on every run. Gradients are laid out as their parameters.
+// Sums in the order of names, the same on every run. Gradients are laid out as their parameters.
 double Optimizer::GradientNorm() {
   double squares = 0;
   std::vector<Tensor> of_device;

@@ -31,8 +31,8 @@ void Evaluate(const Perceptron& net, std::span<const float> parameters, size_t r
   net.Forward(parameters, rows, pass);
 }
 
-// From derivatives of a loss by the outputs of the last pass those by the parameters, written to
-// `gradient`. Those by the observations, which are the first inputs of each row, are added to
+// Writes the derivatives of a loss by the parameters to `gradient`, from those by the outputs of
+// the last pass. Those by the observations, which are the first inputs of each row, are added to
 // `by_observation`, [rows][floats of one], unless it is empty.
 inline void BackwardToObservations(const Perceptron& net, std::span<const float> parameters,
                                    std::span<const float> by_output, PerceptronPass& pass,

@@ -12,6 +12,7 @@
 #include "core/clock.h"
 #include "core/sha256.h"
 #include "rl/learner/acting_torso.h"
+#include "rl/learner/checkpoint_files.h"
 #include "rl/learner/flat_optimizer.h"
 #include "rl/learner/image_torso.h"
 #include "rl/learner/minibatch_features.h"
@@ -28,25 +29,7 @@ namespace {
 
 using Files = std::map<std::string, std::string>;
 
-constexpr char kWeights[] = "weights.safetensors", kOptimizer[] = "optimizer.safetensors",
-               kTargets[] = "targets.safetensors", kSlots[] = "slots.bin",
-               kVersions[] = "versions.safetensors", kStatistics[] = "statistics.bin";
 constexpr char kVersion[] = "version", kSteps[] = "steps";  // metadata
-
-Result<Safetensors> Parsed(const Files& files, const char* name) {
-  const auto found = files.find(name);
-  if (found == files.end()) return Status(Code::kBadData, std::string("holds no ") + name);
-  auto parsed = ParseSafetensors(found->second);
-  if (!parsed.ok()) return parsed.status().Annotate(name);
-  return parsed;
-}
-
-Result<uint64_t> Count(const Safetensors& file, const char* key, const char* name) {
-  const auto found = file.metadata.find(key);
-  if (found == file.metadata.end())
-    return Status(Code::kBadData, fmt::format("{}: says no {}", name, key));
-  return std::strtoull(found->second.c_str(), nullptr, 10);
-}
 
 // The goals of the environment with rewards as the learner sees them.
 HindsightRule HindsightOf(const AgentSetup& setup) {
@@ -483,10 +466,11 @@ std::string ReplayLearner::SaveOptimizer() const {
 Status ReplayLearner::RestoreOptimizer(const Safetensors& saved, std::vector<Group>& groups) const {
   const ParameterBlocks& blocks = algorithm_->learned();
   std::vector<float> mean(learned_.size()), square(learned_.size());
-  RETURN_IF_ERROR(FromTensors(blocks, saved.tensors, mean, "/mean").Annotate(kOptimizer));
-  RETURN_IF_ERROR(FromTensors(blocks, saved.tensors, square, "/square").Annotate(kOptimizer));
+  RETURN_IF_ERROR(FromTensors(blocks, saved.tensors, mean, "/mean").Annotate(kOptimizerFile));
+  RETURN_IF_ERROR(FromTensors(blocks, saved.tensors, square, "/square").Annotate(kOptimizerFile));
   for (Group& group : groups) {
-    ASSIGN_OR_RETURN(const uint64_t steps, Count(saved, group.counted().c_str(), kOptimizer));
+    ASSIGN_OR_RETURN(const uint64_t steps,
+                     NumberIn(saved, kOptimizerFile, group.counted().c_str()));
     group.optimizer.Restore(group.part.Of(std::span<const float>(mean)),
                             group.part.Of(std::span<const float>(square)), steps);
   }
@@ -499,15 +483,16 @@ Files ReplayLearner::Save(Part part, const std::set<std::string>& kept) const {
                         std::map<std::string, std::string> metadata = {}) {
     files[name] = FormatSafetensors({std::move(tensors), std::move(metadata)}).ValueOrThrow();
   };
-  save(kWeights, Weights(learned_, NormalizerFloats()), {{kVersion, std::to_string(version_)}});
+  save(Agent::kWeightsFile, Weights(learned_, NormalizerFloats()),
+       {{kVersion, std::to_string(version_)}});
   if (part == Part::kWeights) return files;
-  files[kOptimizer] = SaveOptimizer();
-  if (normalizer_) files[kStatistics] = normalizer_->Save();
-  save(kTargets, TensorsOf(algorithm_->targets(), targets_));
+  files[kOptimizerFile] = SaveOptimizer();
+  if (normalizer_) files[kStatisticsFile] = normalizer_->Save();
+  save(kTargetsFile, TensorsOf(algorithm_->targets(), targets_));
   SaveReplays(parts_, first_shard_, kept, files, &ShardWork::replay);
   if (part == Part::kRun) return files;
   // slots remember frames, of vectors nothing
-  files[kSlots] =
+  files[kSlotsFile] =
       WriteSlotRecords(acting_torso_ ? acting_torso_->Save() : std::vector<std::string>(slots_));
   std::map<std::string, Tensor> versions;
   std::vector<float> all = learned_;
@@ -516,7 +501,7 @@ Files ReplayLearner::Save(Part part, const std::set<std::string>& kept) const {
     for (auto& [name, tensor] : Weights(all, policy->normalizer))
       versions[std::to_string(number) + "/" + name] = std::move(tensor);
   }
-  save(kVersions, std::move(versions));
+  save(kVersionsFile, std::move(versions));
   return files;
 }
 
@@ -525,17 +510,17 @@ Status ReplayLearner::RestoreNormalizer(const Files& files, Part part, const Nam
                                         std::optional<ObservationNormalizer>& normalizer) const {
   if (!normalizer) {
     if (!ObservationNormalizer::In(weights)) return Status::Ok();
-    return {Code::kBadData, std::string(kWeights) +
+    return {Code::kBadData, std::string(Agent::kWeightsFile) +
                                 ": is of a network that begins with normalize, this run's "
                                 "does not"};
   }
   auto floats = normalizer->FromTensors(weights);
-  if (!floats.ok()) return floats.status().Annotate(kWeights);
-  const auto saved = files.find(kStatistics);
+  if (!floats.ok()) return floats.status().Annotate(Agent::kWeightsFile);
+  const auto saved = files.find(kStatisticsFile);
   if (saved == files.end() && part != Part::kWeights)
-    return {Code::kBadData, std::string("holds no ") + kStatistics};
+    return {Code::kBadData, std::string("holds no ") + kStatisticsFile};
   return normalizer->Restore(*std::move(floats), saved == files.end() ? nullptr : &saved->second)
-      .Annotate(kStatistics);
+      .Annotate(kStatisticsFile);
 }
 
 Status ReplayLearner::RestoreVersions(const Safetensors& saved,
@@ -544,15 +529,15 @@ Status ReplayLearner::RestoreVersions(const Safetensors& saved,
   for (const auto& [name, tensor] : saved.tensors) {
     const size_t slash = name.find('/');
     if (slash == std::string::npos)
-      return {Code::kBadData, fmt::format("{}: {} names no version", kVersions, name)};
+      return {Code::kBadData, fmt::format("{}: {} names no version", kVersionsFile, name)};
     tensors[std::strtoull(name.c_str(), nullptr, 10)][name.substr(slash + 1)] = tensor;
   }
   std::vector<float> all(learned_.size()), normalizer;
   for (const auto& [number, named] : tensors) {
-    RETURN_IF_ERROR(FromTensors(algorithm_->learned(), named, all).Annotate(kVersions));
+    RETURN_IF_ERROR(FromTensors(algorithm_->learned(), named, all).Annotate(kVersionsFile));
     if (normalizer_) {
       auto floats = normalizer_->FromTensors(named);
-      if (!floats.ok()) return floats.status().Annotate(kVersions);
+      if (!floats.ok()) return floats.status().Annotate(kVersionsFile);
       normalizer = *std::move(floats);
     }
     versions[number] = PolicyOf(all, normalizer);
@@ -562,32 +547,32 @@ Status ReplayLearner::RestoreVersions(const Safetensors& saved,
 
 Status ReplayLearner::Restore(const Files& files, Part part) {
   // everything but the replay is read and compared before anything is changed
-  ASSIGN_OR_RETURN(const Safetensors weights, Parsed(files, kWeights));
-  ASSIGN_OR_RETURN(const uint64_t version, Count(weights, kVersion, kWeights));
+  ASSIGN_OR_RETURN(const Safetensors weights, ParsedFile(files, Agent::kWeightsFile));
+  ASSIGN_OR_RETURN(const uint64_t version, NumberIn(weights, Agent::kWeightsFile, kVersion));
   std::vector<float> learned = learned_, targets = targets_;
   const ParameterBlocks& blocks = algorithm_->learned();
-  RETURN_IF_ERROR(FromTensors(blocks, weights.tensors, learned).Annotate(kWeights));
+  RETURN_IF_ERROR(FromTensors(blocks, weights.tensors, learned).Annotate(Agent::kWeightsFile));
   std::optional<ObservationNormalizer> normalizer = normalizer_;
   RETURN_IF_ERROR(RestoreNormalizer(files, part, weights.tensors, normalizer));
   std::vector<Group> groups = groups_;
   uint64_t sampled = steps_;
-  if (part != Part::kWeights || files.contains(kOptimizer)) {
-    ASSIGN_OR_RETURN(const Safetensors saved, Parsed(files, kOptimizer));
+  if (part != Part::kWeights || files.contains(kOptimizerFile)) {
+    ASSIGN_OR_RETURN(const Safetensors saved, ParsedFile(files, kOptimizerFile));
     RETURN_IF_ERROR(RestoreOptimizer(saved, groups));
-    ASSIGN_OR_RETURN(sampled, Count(saved, "sampled", kOptimizer));
-    ASSIGN_OR_RETURN(const Safetensors followers, Parsed(files, kTargets));
+    ASSIGN_OR_RETURN(sampled, NumberIn(saved, kOptimizerFile, "sampled"));
+    ASSIGN_OR_RETURN(const Safetensors followers, ParsedFile(files, kTargetsFile));
     RETURN_IF_ERROR(
-        FromTensors(algorithm_->targets(), followers.tensors, targets).Annotate(kTargets));
+        FromTensors(algorithm_->targets(), followers.tensors, targets).Annotate(kTargetsFile));
   } else {
     ResetTargets(learned, targets);
   }
   std::map<uint64_t, Policy> versions;
   std::optional<ActingTorso::Slots> frames;
   if (part == Part::kSlots) {
-    ASSIGN_OR_RETURN(const Safetensors saved, Parsed(files, kVersions));
+    ASSIGN_OR_RETURN(const Safetensors saved, ParsedFile(files, kVersionsFile));
     RETURN_IF_ERROR(RestoreVersions(saved, versions));
-    const auto memory = files.find(kSlots);
-    if (memory == files.end()) return {Code::kBadData, std::string("holds no ") + kSlots};
+    const auto memory = files.find(kSlotsFile);
+    if (memory == files.end()) return {Code::kBadData, std::string("holds no ") + kSlotsFile};
     ASSIGN_OR_RETURN(const auto records, ReadSlotRecords(memory->second, share_, slots_));
     if (acting_torso_) {
       ASSIGN_OR_RETURN(frames, acting_torso_->Parse(records));
