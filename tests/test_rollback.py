@@ -7,7 +7,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from samara_cli import TESTS, ok
+from samara_cli import TESTS, ok, samara
 from test_train_ranks import finish, start
 
 BURSTS = ["classic/cartpole-vtrace", "env.id=faulty:Bursts-v0", "learn.rewards=raw",
@@ -47,6 +47,12 @@ def test_deterministic_runs_keep_their_bits(tmp_path):
         assert result["drops"]["skipped_updates"] >= 5 and result["rollbacks"] == 0
         hashes.add(result["parameter_hash"])
     assert len(hashes) == 1
+
+
+def test_what_is_no_single_precision_number_is_skipped_too(tmp_path):
+    outcome = samara("train", "classic/cartpole-ppo", "env.id=faulty:Bursts-v0", "learn.rewards=raw", "run.random_episodes=0",
+                     "--out", tmp_path / "run", PYTHONPATH=str(TESTS / "envs"), FAULTY_BURST="100,1000000")
+    assert outcome.code == 70 and "the loss stays not finite after" in outcome.err, outcome.err
 
 
 @pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.slow)])

@@ -1,4 +1,4 @@
-// A scalar whose derivatives were computed by hand.
+// Scalars that were computed by hand, and one with its derivatives.
 #pragma once
 
 #include <utility>
@@ -6,6 +6,11 @@
 #include "nn/torch/autograd_node.h"
 
 namespace samara {
+
+// In single precision: infinite beyond its range, where torch::full throws.
+inline torch::Tensor SingleScalar(double value) {
+  return torch::full({}, static_cast<float>(value), torch::kFloat32);
+}
 
 // `value` with these derivatives by `inputs`, of their shapes.
 inline torch::Tensor WithGradient(double value, const torch::autograd::variable_list& inputs,
@@ -18,7 +23,7 @@ inline torch::Tensor WithGradient(double value, const torch::autograd::variable_
     }
     torch::autograd::variable_list gradients;
   };
-  torch::Tensor scalar = torch::full({}, value, torch::kFloat32);
+  torch::Tensor scalar = SingleScalar(value);
   if (!torch::GradMode::is_enabled()) return scalar;
   const auto node = MakeAutogradNode<Given>();
   node->gradients = std::move(gradients);

@@ -81,7 +81,7 @@ class PpoParameters : public AlgorithmConfig {
 
 using torch::Tensor;
 
-// Where the entropy is no part of the loss, one of so many rows gives the one that is reported.
+// Rows of which one has its entropy measured for the report, where it is no part of the loss.
 constexpr size_t kEntropyEvery = 16;
 
 // Keeps what all epochs of an update share, of a shard's T x B steps, and the order of one.
@@ -147,7 +147,7 @@ class Ppo : public ActorCritic {
     const Means means = Differentiate(shard, prepared, rows,
                                       {pass.policy().data(), pass.value().data(),
                                        pass.by_policy().data(), pass.by_value().data()});
-    return Report(prepared, means, torch::full({}, means.loss, torch::kFloat32));
+    return Report(prepared, means, SingleScalar(means.loss));
   }
 
  private:
@@ -158,7 +158,7 @@ class Ppo : public ActorCritic {
     const float *policy, *value;  // [rows][outputs], [rows]
     float *by_policy, *by_value;
   };
-  // Over the rows of a minibatch.
+  // Means over the rows of a minibatch.
   struct Means {
     double loss = 0, policy = 0, value = 0, entropy = 0, kl = 0, outside = 0, ratio = 0;
   };
@@ -228,7 +228,7 @@ class Ppo : public ActorCritic {
   }
 
   ShardLoss Report(const PpoPrepared& prepared, const Means& means, const Tensor& loss) const {
-    return {.total = loss + entropy_cost().Loss(torch::full({}, means.entropy, torch::kFloat32)),
+    return {.total = loss + entropy_cost().Loss(SingleScalar(means.entropy)),
             .numbers = {{"policy_loss", means.policy, true},
                         {"value_loss", means.value, true},
                         {"entropy", means.entropy, true},
