@@ -6,9 +6,11 @@
 #endif
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "core/status.h"
@@ -102,9 +104,13 @@ std::string_view CpuName() {
 uint32_t Cores() {
   static const uint32_t cores = [] {
     const char* share = std::getenv("SAMARA_CORES");
-    const int wanted = share != nullptr ? std::atoi(share) : 0;
-    if (wanted > 0) return static_cast<uint32_t>(wanted);
-    return std::max(1U, std::thread::hardware_concurrency());
+    if (share == nullptr || *share == 0) return std::max(1U, std::thread::hardware_concurrency());
+    const std::string_view text = share;
+    uint32_t wanted = 0;
+    const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), wanted);
+    if (failed != std::errc() || end != text.data() + text.size() || wanted < 1 || wanted > 4096)
+      throw Error(Code::kConfig, "SAMARA_CORES=" + std::string(text) + ": expected 1 to 4096");
+    return wanted;
   }();
   return cores;
 }

@@ -54,5 +54,24 @@ TEST(CpuDeathTest, AnUnknownValueIsNotIgnored) {
   }
 }
 
+TEST(CpuDeathTest, CoresAreThoseOfTheVariable) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto choose = [](const char* wanted) {
+    setenv("SAMARA_CORES", wanted, 1);
+    try {
+      std::cerr << Cores() << " cores";
+      std::exit(0);
+    } catch (const Error& error) {
+      std::cerr << error.what();
+      std::exit(static_cast<int>(error.status().code()));
+    }
+  };
+  EXPECT_EXIT(choose("3"), testing::ExitedWithCode(0), "^3 cores");
+  EXPECT_EXIT(choose(""), testing::ExitedWithCode(0), "^[1-9][0-9]* cores");
+  for (const char* wanted : {"0", "-1", "abc", "2x", "99999999999", "4097"})
+    EXPECT_EXIT(choose(wanted), testing::ExitedWithCode(78),
+                std::string("SAMARA_CORES=") + wanted + ": expected 1 to 4096");
+}
+
 }  // namespace
 }  // namespace samara
