@@ -85,6 +85,11 @@ def test_another_test_is_played_on_a_resume(run, finished):
     assert "nothing is left to do" in ok("train", "--resume", run).err
 
 
+def test_another_task_is_no_damage(run, finished):
+    outcome = samara("eval", run, "env.id=Acrobot-v1", "--episodes", 1)
+    assert outcome.code == 78 and "leave network.* and env.* as the policy has them" in outcome.err
+
+
 def test_another_test_is_played_of_a_run_that_ended_at_its_score(tmp_path):
     run = tmp_path / "run"
     stop = ["learn.evaluate_every=5000", "learn.evaluate_episodes=20", "run.stop_at=20", "learn.frames=200000"]

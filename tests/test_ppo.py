@@ -102,6 +102,11 @@ def test_a_run_ends_when_an_evaluation_reaches_its_score(tmp_path):
     assert hash_of(plain) == hash_of(first) and plain["solved_frames"] is None
     # nor does it matter when checkpoints are made
     assert hash_of(train(tmp_path / "1", *words, "run.checkpoint_seconds=1")) == hash_of(first)
+    # extended it is a run of the larger budget, and has its best agent still
+    longer = resume(tmp_path / "a", "run.stop_at=none")
+    assert hash_of(longer) == hash_of(train(tmp_path / "e", *CARTPOLE, "learn.test_episodes=0"))
+    assert (longer["best_mean"], longer["best_frames"]) == (first["evaluation_mean"], first["frames"])
+    ok("eval", tmp_path / "a", "--individual", "best", "--episodes", 1)
     refused = samara("train", *CARTPOLE, "run.stop_at=high", "--out", tmp_path / "d")
     assert refused.code == 78 and "run.stop_at=high: expected a number, or none" in refused.err
     refused = samara("train", *CARTPOLE, "run.stop_at=100", "learn.evaluate_episodes=19", "--out", tmp_path / "d")

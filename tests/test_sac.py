@@ -123,7 +123,7 @@ def test_an_exported_agent_normalizes_as_torch_does(tmp_path):
     scores = [ok("eval", target, "--episodes", "3", "--json").json["returns"] for target in (run, file)]
     assert scores[0] == scores[1]
     plain = samara("eval", file, "network.layers=dense 32 relu")
-    assert plain.code == 65 and "normalize" in plain.err
+    assert plain.code == 78 and "normalize" in plain.err
 
 
 # Two shards, each with a replay of three parts, which is full after a third of the run; little is learned.
@@ -212,6 +212,12 @@ def test_what_cannot_work_is_refused(tmp_path, words, says):
     refused = samara("train", *PENDULUM, *words, "--out", tmp_path / "run")
     assert refused.code in (78, 71) and says in refused.err and len(refused.err.splitlines()) == 1
     assert not (tmp_path / "run").exists()
+
+
+def test_a_budget_that_ends_before_learning_starts_is_said():
+    dry = ok("train", *PENDULUM, "replay.start=5000", "learn.frames=5000", "--dry-run")
+    assert "replay.start=5000: the budget ends before so many steps are played" in dry.err
+    assert "the budget ends" not in ok("train", *PENDULUM, "replay.start=5000", "learn.frames=5001", "--dry-run").err
 
 
 def test_ranks_of_a_host_share_its_memory(tmp_path):

@@ -66,6 +66,9 @@ Result<std::unique_ptr<Agent>> MakePolicyAgent(const Policy& policy, const Envir
   setup.slots = setup.rows_max = slots;
   ASSIGN_OR_RETURN(auto agent, MakeAgent(setup));
   const Status restored = agent->Restore(policy.agent_files, Agent::Part::kWeights);
+  if (!restored.ok() && policy.overridden)
+    return Status(Code::kConfig, policy.source + ": " + restored.message() +
+                                     "; leave network.* and env.* as the policy has them");
   if (!restored.ok()) return restored.Annotate(policy.source);
   return agent;
 }

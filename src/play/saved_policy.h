@@ -27,7 +27,8 @@ struct Policy {
   NetworkDescription network;
   std::vector<float> parameters;  // canonical order
   std::optional<Genome> genome;
-  std::string source;  // "runs/x, elite of generation 7"
+  std::string source;       // "runs/x, elite of generation 7"
+  bool overridden = false;  // LoadOptions::overrides changed its configuration
 };
 
 // Options of a user for a policy that is read.

@@ -17,7 +17,10 @@ using nlohmann::json;
 
 namespace {
 
+constexpr const char* kAgentState = "state.bin";
 constexpr const char* kEnvironments = "server.bin";  // episodes and unrolls in the middle
+// Among what a run begins with: the state of a later checkpoint, of which only `best` counts.
+constexpr const char* kLaterState = "later_state.bin";
 // Files of which every rank has a part.
 constexpr const char* kFilesInParts[] = {"slots.bin", kEnvironments, "replay.bin"};
 bool IsReplayPart(const std::string& name) { return name.starts_with(Agent::kReplayParts); }
@@ -62,11 +65,19 @@ Result<Trainer::Restored> AgentTrainer::Restore() {
   if (!checkpoint) return Restored();
   RETURN_IF_ERROR(Take(std::move(*checkpoint)));
   if (learn_.deterministic() && !start_.files.contains(kEnvironments) && !BudgetSpent()) {
-    // its end has no environments: with a larger budget it goes on where it had them
+    // its end has no environments: with a larger budget it goes on where it had them, but keeps
+    // the best agent
+    const bool has_best = agent_state().best.has_value();
     ASSIGN_OR_RETURN(checkpoint,
                      LatestGoodCheckpoint(folder.checkpoints(), OnBadCheckpoint::kQuarantine,
                                           /*with=*/kEnvironments));
+    NamedFiles later = std::move(start_.files);
     RETURN_IF_ERROR(Take(checkpoint ? std::move(*checkpoint) : StoredCheckpoint()));
+    if (has_best) {
+      start_.files[kLaterState] = later[kAgentState];
+      start_.files[AgentState::kBestWeights] = later[AgentState::kBestWeights];
+      RETURN_IF_ERROR(RestoreState());
+    }
     LogInfo(fmt::format("deterministic: goes on {}, as a run of the larger budget would",
                         checkpoint ? "from the last state with environments" : "from its start"));
     if (!checkpoint) return Restored();
@@ -92,8 +103,12 @@ Status AgentTrainer::Take(StoredCheckpoint checkpoint) {
 
 Status AgentTrainer::RestoreState() {
   AgentState state;
-  if (!start_.files.empty()) {
-    ASSIGN_OR_RETURN(state, AgentState::Decode(start_.files["state.bin"]));
+  if (const auto saved = start_.files.find(kAgentState); saved != start_.files.end()) {
+    ASSIGN_OR_RETURN(state, AgentState::Decode(saved->second));
+  }
+  if (const auto saved = start_.files.find(kLaterState); saved != start_.files.end()) {
+    ASSIGN_OR_RETURN(const AgentState later, AgentState::Decode(saved->second));
+    state.best = later.best;
   }
   // another score may be asked for now
   if (state.solved && (!stop_at_ || state.solved->mean < *stop_at_)) state.solved.reset();
@@ -106,9 +121,9 @@ Status AgentTrainer::RestoreState() {
 Status AgentTrainer::Begin() {
   MakeServer();
   if (learns_on_.cuda) RETURN_IF_ERROR(sync_.LinkGpus(learns_on_));
-  if (start_.files.empty()) return Status::Ok();
   RETURN_IF_ERROR(RestoreState());
   if (agent_state().best) best_weights_ = start_.files[AgentState::kBestWeights];
+  if (!start_.files.contains(kAgentState)) return Status::Ok();
   const auto server = start_.files.find(kEnvironments);
   const bool exact = learn_.deterministic() && server != start_.files.end();
   const Status restored =
@@ -167,7 +182,7 @@ Status AgentTrainer::CheckSame(const NamedFiles& contents) {
   state.seconds = 0;
   for (auto* evaluation : {&state.solved, &state.best})
     if (*evaluation) (*evaluation)->seconds = 0;
-  same["state.bin"] = state.Encode();
+  same[kAgentState] = state.Encode();
   return sync_.CheckSame(
       fmt::format("after update {}: not saved, the last checkpoint stays: ", agent_state().updates),
       same);
@@ -256,7 +271,7 @@ Status AgentTrainer::SaveCheckpoint(bool exact, OnRefusal on_refusal) {
   // rank 0 writes what all remember
   RETURN_IF_ERROR(JoinRanks(contents));
   if (!sync_.is_main()) return Status::Ok();
-  contents["state.bin"] = StateToSave().Encode();
+  contents[kAgentState] = StateToSave().Encode();
   std::vector<CheckpointFile> files;
   for (const auto& [name, bytes] : contents)
     files.push_back({name, bytes, IsReplayPart(name) && kept.contains(name)});

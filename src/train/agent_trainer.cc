@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/cpu.h"
 #include "core/format.h"
@@ -14,6 +15,7 @@
 #include "play/network_module.h"
 #include "report/run_data.h"
 #include "rl/algorithms/registry.h"
+#include "rl/learner/replay_keys.h"
 #include "rl/learner/shards.h"
 #include "storage/build_info.h"
 #include "storage/quarantine.h"
@@ -175,6 +177,21 @@ void AgentTrainer::WarnOfEpisodes() const {
                   config_.env.preset));
 }
 
+// Warns where the budget ends before the replay has what learning starts with.
+void AgentTrainer::WarnOfBudget() const {
+  const auto* own = dynamic_cast<const ReplayAlgorithmConfig*>(&*config_.learning.own);
+  if (own == nullptr || !sync_.is_main()) return;
+  const auto frames =
+      static_cast<double>(learn_.batch * learn_.unroll * setup_.environment.frames_per_step);
+  double updates = learn_.frames > 0 ? std::ceil(learn_.frames / frames) : HUGE_VAL;
+  if (learn_.updates > 0) updates = std::min(updates, static_cast<double>(learn_.updates));
+  if (updates * static_cast<double>(learn_.batch * learn_.unroll) > own->replay.start) return;
+  LogWarning(
+      fmt::format("replay.start={:.0f}: the budget ends before so many steps are played: nothing "
+                  "is learned; expected fewer, or larger learn.frames or learn.updates",
+                  own->replay.start));
+}
+
 // Each rank has one of several GPUs; on one rank the first learns and the last infers.
 Status AgentTrainer::ChooseDevices() {
   ASSIGN_OR_RETURN(DeviceChoice choice, ParseDevice(config_.run.device));
@@ -251,6 +268,7 @@ Result<json> AgentTrainer::CheckOnly() {
   RETURN_IF_ERROR(ChooseDevices());
   ASSIGN_OR_RETURN(setup_, SetUpLearning(config_, /*slots=*/1));
   WarnOfEpisodes();
+  WarnOfBudget();
   ASSIGN_OR_RETURN(const auto agent, MakeAgent(Setup()));
   RETURN_IF_ERROR(CheckMemory(agent->replay_memory(), config_.fleet.engines));
   return json{{"module_input", agent->module_input()}};
@@ -271,6 +289,7 @@ Status AgentTrainer::Build() {
   remote.incarnation = (session_.resumed() ? session_.folder().incarnation() : 1) << 32;
   ASSIGN_OR_RETURN(setup_, SetUpLearning(config_, slots_.size(), /*render=*/false, remote));
   WarnOfEpisodes();
+  WarnOfBudget();
   ASSIGN_OR_RETURN(agent_, MakeAgent(Setup()));
   RETURN_IF_ERROR(CheckMemory(agent_->replay_memory(), config_.fleet.engines));
   return ChooseBatchSize();

@@ -63,6 +63,7 @@ class AgentTrainer final : public Trainer {
   std::string CoresText() const;
   Status CheckConfig() const;
   void WarnOfEpisodes() const;
+  void WarnOfBudget() const;
   bool HasTests(const nlohmann::json& result) const;
   Status ChooseDevices();
   Status CheckAgentOf(const nlohmann::json& result) const;
