@@ -1,6 +1,7 @@
 """samara bench: the signature is the same everywhere, the workloads print what scripts read."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -373,6 +374,24 @@ def test_time_to_score_prints_the_contract_and_goes_on(tmp_path):
     assert [row["seed"] for row in result["all"]] == [1]
     again = ok(*words).json  # the run is there
     assert (again["seconds"], again["frames"]) == (result["seconds"], result["frames"])
+    # another task's run is no answer
+    (tmp_path / "runs/acrobot-1").symlink_to(tmp_path / "runs/cartpole-1")
+    other = samara("bench", "time-to-score", "--task", "acrobot", *words[4:])
+    assert other.code == 64 and "acrobot-1 is not a run of `samara train classic/acrobot-ppo run.seed=1" in other.err
+    assert "--patience nan" in samara(*words[:-1], "--patience", "nan").err
+    # nor is what a rival's file says of another score, of fewer seconds, or if it is no result: the rival is asked, which is not here
+    said = {"rival": "CleanRL 9", "seconds": 5.0, "frames": 100, "curve": [[1, 2, 3]], "score": 475, "cores": os.cpu_count(),
+            "given_up_after": None}
+    given_up = {**said, "seconds": None, "frames": None}
+
+    def ask(result):
+        (tmp_path / "runs/cartpole-1-cleanrl.json").write_text(json.dumps(result))
+        rival = [*words[:6], "--rival", "cleanrl", "--patience", 2, *words[7:]]
+        return samara(*rival, SAMARA_VENV="/nonexistent", SAMARA_CORES="")
+
+    assert ask(said).json["ratio"] == 5 / result["seconds"] and ask(given_up).json["ratio_above"] == 2
+    for other in ({}, {"reason": 7}, {**said, "rival": 5}, {**said, "seconds": -5}, {**said, "score": 400}, {**given_up, "given_up_after": 0.01}):
+        assert ask(other).code == 66, other
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ const std::vector<Task>& Tasks() {
       {"pendulum", -200, "classic/pendulum-sac", {"stable-baselines3", "cleanrl", "rltools"}},
       {"hopper", 2000, "mujoco/hopper-ppo", three},
       {"halfcheetah", 1500, "mujoco/halfcheetah-ppo", three},
-      {"halfcheetah-sac", 5000, "mujoco/halfcheetah-sac-quick", two},
+      {"halfcheetah-sac", 5000, "mujoco/halfcheetah-sac", two},
       {"pong", 18, "atari/ppo-quick", three},
       {"breakout", 100, "atari/breakout-ppo", three},
   };
@@ -65,6 +65,8 @@ Result<Names> RivalsOf(const Task& task, const Options& options) {
 
 constexpr double kForever = std::numeric_limits<double>::infinity();
 
+json Finite(double x) { return std::isfinite(x) ? json(x) : json(); }
+
 // Result of a training: infinite where its frames or its seconds were not enough.
 struct Outcome {
   double seconds = kForever;
@@ -76,41 +78,74 @@ Outcome OutcomeOf(const json& seconds, const json& frames) {
   return {seconds.get<double>(), frames.get<double>()};
 }
 
+// kUsage if the run in `folder` was begun by another command: its time is not the task's.
+Status CheckSameRun(const Path& folder, const std::vector<std::string>& command) {
+  const auto text = ReadFile(folder / "run.json");
+  if (!text.ok()) return Status::Ok();  // --resume says what is missing
+  const json identity = json::parse(*text, nullptr, false);
+  if (identity.is_object() && identity.value("command", json()) == json(command))
+    return Status::Ok();
+  return {Code::kUsage,
+          fmt::format("--runs: {} is not a run of `{}`; expected another folder, or it removed",
+                      folder.string(), fmt::join(command, " "))};
+}
+
 // A training of samara, in a run folder of its own; one that is there already goes on, or says its
 // result again.
 Result<Outcome> TrainOurs(const Task& task, int seed, const Path& folder) {
   std::error_code failed;
   const Path program =
       std::filesystem::read_symlink("/proc/self/exe", failed).parent_path() / "samara";
-  std::vector<std::string> command = {program.string(), "train"};
+  std::vector<std::string> command = {"samara",
+                                      "train",
+                                      task.preset,
+                                      fmt::format("run.seed={}", seed),
+                                      fmt::format("run.stop_at={}", task.score),
+                                      "run.random_episodes=0",
+                                      "run.video=false",
+                                      "learn.test_episodes=0"};
   if (std::filesystem::exists(folder, failed)) {
-    command.insert(command.end(), {"--resume", folder.string()});
+    RETURN_IF_ERROR(CheckSameRun(folder, command));
+    command = {"", "train", "--resume", folder.string()};
   } else {
-    command.insert(command.end(),
-                   {task.preset, "--out", folder.string(), fmt::format("run.seed={}", seed),
-                    fmt::format("run.stop_at={}", task.score), "run.random_episodes=0",
-                    "run.video=false", "learn.test_episodes=0"});
+    command.insert(command.end(), {"--out", folder.string()});
   }
+  command[0] = program.string();
   command.insert(command.end(), {"--json", "--quiet"});
   ASSIGN_OR_RETURN(const json result, RunForJson(std::move(command)));
   return OutcomeOf(result.value("solved_seconds", json()), result.value("solved_frames", json()));
+}
+
+// Whether `said` is a rival's result that holds for this question: of this score and these cores,
+// and, where it was given up, after as long as `seconds`.
+bool Holds(const json& said, double score, double seconds) {
+  const auto number = [&](const char* key) { return said.value(key, json()).is_number(); };
+  if (!said.is_object() || !said.value("rival", json()).is_string() ||
+      !said.value("curve", json()).is_array() || said.value("score", json()) != score ||
+      said.value("cores", json()) != Cores())
+    return false;
+  if (number("seconds") && number("frames"))
+    return said["seconds"].get<double>() > 0 && said["frames"].get<double>() > 0;
+  if (!said.contains("given_up_after")) return false;
+  const json& limit = said["given_up_after"];  // null: never
+  return limit.is_null() || (limit.is_number() && limit.get<double>() >= seconds);
 }
 
 // Asks a rival's script, or takes what it said before. It gives up after `seconds`.
 Result<json> TrainRival(const Task& task, const std::string& rival, int seed, double seconds,
                         const Path& file) {
   if (const auto text = ReadFile(file); text.ok())
-    if (json before = json::parse(*text, nullptr, false); before.is_object()) return before;
+    if (json before = json::parse(*text, nullptr, false); Holds(before, task.score, seconds))
+      return before;
   std::string script = fmt::format("time_to_score_{}.py", rival);
   std::ranges::replace(script, '-', '_');
   ASSIGN_OR_RETURN(json result,
                    RunRival(script, {task.name, fmt::format("{}", task.score), std::to_string(seed),
                                      std::to_string(Cores()), fmt::format("{}", seconds)}));
+  result.update({{"score", task.score}, {"cores", Cores()}, {"given_up_after", Finite(seconds)}});
   if (!result.contains("reason")) RETURN_IF_ERROR(WriteFileAtomic(file, result.dump() + "\n"));
   return result;
 }
-
-json Finite(double x) { return std::isfinite(x) ? json(x) : json(); }
 
 double MedianOf(const std::vector<Outcome>& outcomes, double Outcome::*member) {
   std::vector<double> values;

@@ -87,6 +87,8 @@ Status RunBench(BenchCommand command, const Readers& options, Invocation& invoca
   }
   if (!std::isfinite(command.options.seconds))
     return {Code::kUsage, "--seconds nan: expected 0.05 to 600"};
+  if (!std::isfinite(command.options.patience))
+    return {Code::kUsage, "--patience nan: expected 1 to 1000"};
   // before anything is measured
   if (!command.options.out.empty()) RETURN_IF_ERROR(CheckOutputFile(command.options.out));
   ASSIGN_OR_RETURN(const bench::Workload* workload, bench::FindWorkload(command.what));
