@@ -15,6 +15,7 @@ from samara_cli import TESTS
 
 from samara import gym
 from samara.environment import CONFIG, NO_INPUT, SetupError, make
+from samara.spaces import Actions
 
 
 def empty(spec):
@@ -99,12 +100,22 @@ def test_discrete_actions_begin_at_their_start():
     assert environment.env.unwrapped.given == [-1, 0, 1]
 
 
-def test_infinite_bounds_are_passed_through():
-    low, high = np.float32([-np.inf, 0, -3]), np.float32([np.inf, 10, np.inf])
+def test_actions_stay_within_their_bounds():
+    """Those with an infinite bound are passed through, or moved behind the other one."""
+    low, high = np.float32([-np.inf, 0, -3, 0, -np.inf]), np.float32([np.inf, 10, np.inf, np.inf, -7])
     environment = make({"kind": "gym", "id": "Probe-v0", "kwargs": {"action": spaces.Box(low, high)}})
     environment.reset(1, 0, 0, empty(environment.spec))
-    environment.step(np.float32([0.5, 0.5, -0.25]), empty(environment.spec))
-    np.testing.assert_array_equal(environment.env.unwrapped.given[0], np.float32([0.5, 7.5, -0.25]))
+    numbers = np.float32([[0.5, 0.5, -0.25, 0.5, 0.75], [-1] * 5, [1] * 5])
+    expected = np.float32([[0.5, 7.5, -0.25, 1.5, -7.25], [-1, 0, -1, 0, -9], [1, 10, 1, 2, -7]])
+    for row in numbers:
+        environment.step(row, empty(environment.spec))
+    np.testing.assert_array_equal(environment.env.unwrapped.given, expected)
+    # the Python package's conversion, to samara's form and back
+    fields = {"discrete": False, "sizes": (), "actions": 5, "raw": False}
+    bounds = {key: [float(bound) if np.isfinite(bound) else None for bound in of] for key, of in (("low", low), ("high", high))}
+    actions = Actions(fields | bounds)
+    np.testing.assert_allclose([actions.from_engine(0, row) for row in numbers], expected)
+    np.testing.assert_allclose(actions.to_values(expected), numbers.reshape(-1))
 
 
 def test_images_stay_bytes_and_frames_limit_an_episode():

@@ -120,7 +120,8 @@ class EnvPoolEnvironment(WithoutState):
             self.n, self.start = int(space.n), int(space.start)
         elif isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
             low, high = space.low.astype(np.float64), space.high.astype(np.float64)
-            self.n, self.box = int(np.prod(space.shape)), BoxActions(space, low, high, (np.abs(low) < OPEN) & (np.abs(high) < OPEN))
+            low[low <= -OPEN], high[high >= OPEN] = -np.inf, np.inf
+            self.n, self.box = int(np.prod(space.shape)), BoxActions(space, low, high)
         else:
             raise SetupError(CONFIG, f"envpool {self.task}: action space {space}, expected Discrete or a Box of floats")
 

@@ -8,8 +8,8 @@ nowhere else, and ``"module:Class"`` needs no registration; ``"kwargs"`` are arg
 
 Observations: a uint8 Box stays as it is, every other Box becomes float32, and Dict, Tuple, Discrete, MultiDiscrete and
 MultiBinary spaces are flattened to one float32 vector by ``gymnasium.spaces.flatten``, a Dict of a goal environment in
-the order of samara/goal.py. Actions in [-1, 1] are rescaled to the Box's bounds; a dimension with an infinite bound is
-passed through as it is. Each episode calls ``reset(seed=key mod 2^31)``; a step counts as one frame.
+the order of samara/goal.py. Actions in [-1, 1] are rescaled to the Box's bounds; where one is infinite as
+samara/spaces.py says. Each episode calls ``reset(seed=key mod 2^31)``; a step counts as one frame.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from gymnasium.envs.registration import EnvSpec
 from samara import goal
 from samara.environment import CONFIG, NO_INPUT, InterfaceError, SetupError, Spec, Step, WithoutState, parse_options
 from samara.messages import own_line
+from samara.spaces import action_range
 
 FLATTENED = (spaces.Dict, spaces.Tuple, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 # packages that decide an episode's bits: their versions are part of the run's identity
@@ -46,12 +47,11 @@ GYMNASIUM = os.path.dirname(gymnasium.__file__)
 
 
 class BoxActions:
-    """Actions of a Box of floats from numbers in [-1, 1]: -1 and 1 become the bounds; dimensions without bounds keep the
-    number."""
+    """Actions of a Box of floats from numbers in [-1, 1], as `action_range` of samara/spaces.py has them."""
 
-    def __init__(self, space: spaces.Box, low: np.ndarray, high: np.ndarray, bounded: np.ndarray) -> None:
+    def __init__(self, space: spaces.Box, low: np.ndarray, high: np.ndarray) -> None:
         self.shape, self.dtype = space.shape, space.dtype
-        self.low, self.high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
+        self.low, self.high = action_range(low, high)
         self.middle, self.half = (self.low + self.high) / 2.0, (self.high - self.low) / 2.0
 
     def scaled(self, values: np.ndarray, rows: tuple[int, ...] = ()) -> np.ndarray:
@@ -79,11 +79,10 @@ class GymEnvironment(WithoutState):
             self.start = np.reshape(getattr(action, "start", 0), (-1,))  # of each part, or of all
         elif self.discrete:
             n, self.start = int(action.n), int(action.start)
-        elif isinstance(action, spaces.Box) and np.issubdtype(action.dtype, np.floating):
+        elif isinstance(action, spaces.Box) and np.issubdtype(action.dtype, np.floating) and math.prod(action.shape) > 0:
             n = int(np.prod(action.shape))
             low, high = action.low.reshape(-1), action.high.reshape(-1)
-            bounded = np.isfinite(action.low) & np.isfinite(action.high)
-            self.box = BoxActions(action, action.low, action.high, bounded)
+            self.box = BoxActions(action, action.low, action.high)
         else:
             raise SetupError(
                 CONFIG,

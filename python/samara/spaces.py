@@ -43,17 +43,23 @@ def bounds(spec: Spec) -> tuple[np.ndarray, np.ndarray]:
     return one("low", -1.0, -np.inf), one("high", 1.0, np.inf)
 
 
+def action_range(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns what -1 and 1 of an action become: the bounds where both are finite, else -1 and 1, which one finite bound
+    moves where they are beyond it."""
+    closed = np.isfinite(low) & np.isfinite(high)
+    moved = np.maximum(low + 1, 0) + np.minimum(high - 1, 0)
+    return np.where(closed, low, moved - 1), np.where(closed, high, moved + 1)
+
+
 class Actions:
     """Converts actions of `action_space` to samara's form and back. A composite action is an index in which the last part
-    varies fastest; numbers between closed bounds become [-1, 1], others stay as they are."""
+    varies fastest; the ends of `action_range` become -1 and 1."""
 
     def __init__(self, spec: Spec) -> None:
         self.discrete, self.sizes = bool(spec["discrete"]), tuple(spec["sizes"])
         low, high = (np.zeros(0),) * 2 if self.discrete else bounds(spec)
-        closed = np.isfinite(low) & np.isfinite(high) & (not spec["raw"])
-        with np.errstate(invalid="ignore"):
-            self.middle = np.where(closed, (low + high) / 2, 0).astype(np.float32)
-            self.half = np.where(closed, (high - low) / 2, 1).astype(np.float32)
+        low, high = (-np.ones_like(low), np.ones_like(high)) if spec["raw"] else action_range(low, high)
+        self.middle, self.half = ((low + high) / 2).astype(np.float32), ((high - low) / 2).astype(np.float32)
 
     def to_index(self, actions: Any) -> np.ndarray:
         """Returns the indices of rows of discrete actions."""
