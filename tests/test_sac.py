@@ -192,9 +192,9 @@ def test_an_exported_agent_plays_as_its_run(tmp_path):
 
 
 @pytest.mark.parametrize("words, says", [
-    (["env.id=CartPole-v1"], "learn.entropy_target=-1: for continuous actions, as presets of such tasks set it; "
-     "this environment's are discrete: set it to 0 or more, below 0.693147, or to none"),
-    (["env.id=CartPole-v1", "learn.entropy_target=0.7"], "learn.entropy_target=0.7: expected nats from 0 to below 0.693147"),
+    (["env.id=CartPole-v1"], "learn.entropy_target=-1: for continuous actions, and this environment's are discrete; "
+     "expected none, or nats from 0 to below 0.693147"),
+    (["env.id=CartPole-v1", "learn.entropy_target=0.7"], "learn.entropy_target=0.7: more than 2 actions can have; expected none, or nats"),
     (["network.lstm=8"], "network.lstm: sac learns with perceptrons; expected 0"),
     (["network.gru=8"], "network.gru: sac learns with perceptrons; expected 0"),
     (["network.layers=normalize, dense 8 vbn relu"], "expected dense layers alone"),

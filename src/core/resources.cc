@@ -21,8 +21,9 @@ Status Exhausted(const std::string& what) {
   return {Code::kNoResources,
           what +
               "; use fewer threads, actors or environments at a time (fleet.threads, "
-              "fleet.actors, fleet.slots, learn.environments, learn.threads), or raise the "
-              "limits on processes and memory (ulimit -u, ulimit -v, those of the container)"};
+              "fleet.actors, fleet.slots, learn.environments, learn.threads) or smaller batches "
+              "(learn.batch, replay.batch), or raise the limits on processes and memory (ulimit "
+              "-u, ulimit -v, those of the container)"};
 }
 
 }  // namespace

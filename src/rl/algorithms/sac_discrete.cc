@@ -3,7 +3,7 @@
 // in sac.cc. Its networks are perceptrons, without torch.
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
+#include <optional>
 
 #include "rl/algorithms/sac.h"
 #include "rl/learner/flat_optimizer.h"
@@ -186,20 +186,17 @@ Result<std::unique_ptr<ReplayAlgorithm>> MakeDiscreteSac(const AgentSetup& setup
     return Status(Code::kConfig,
                   "run.algorithm=sac: the environment's actions have several discrete parts; "
                   "expected one, or continuous actions");
-  const std::string& target = setup.config.learn.entropy_target;
-  const double nats = setup.config.learn.target_entropy().value_or(0);
+  const std::optional<double> nats = setup.config.learn.target_entropy();
   const double most = std::log(static_cast<double>(setup.environment.action.n));
-  if (nats < 0)
+  if (nats && (*nats < 0 || *nats >= most)) {
+    const std::string actions = std::to_string(setup.environment.action.n);
     return Status(Code::kConfig,
-                  "learn.entropy_target=" + target +
-                      ": for continuous actions, as presets of such tasks set it; this "
-                      "environment's are discrete: set it to 0 or more, below " +
-                      std::to_string(most) + ", or to none");
-  if (nats >= most)
-    return Status(Code::kConfig, "learn.entropy_target=" + target +
-                                     ": expected nats from 0 to below " + std::to_string(most) +
-                                     ", which " + std::to_string(setup.environment.action.n) +
-                                     " equally probable actions have");
+                  "learn.entropy_target=" + setup.config.learn.entropy_target +
+                      (*nats < 0 ? ": for continuous actions, and this environment's are discrete"
+                                 : ": more than " + actions + " actions can have") +
+                      "; expected none" +
+                      (most > 0 ? ", or nats from 0 to below " + std::to_string(most) : ""));
+  }
   return DiscreteSac::Make(setup);
 }
 

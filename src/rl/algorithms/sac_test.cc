@@ -362,8 +362,12 @@ TEST(SacTest, RefusesWhatItHasNoUseFor) {
   EXPECT_NE(MakeAgent(setup).status().message().find("several discrete parts"), std::string::npos);
   setup = SacSetup({{"learn.entropy_target", "2"}});
   setup.environment.action = {.discrete = true, .n = 4, .low = {}, .high = {}};
-  EXPECT_NE(MakeAgent(setup).status().message().find("learn.entropy_target=2: expected"),
+  EXPECT_NE(MakeAgent(setup).status().message().find("=2: more than 4 actions can have"),
             std::string::npos);
+  setup.environment.action.n = 1;
+  EXPECT_TRUE(MakeAgent(setup).status().message().ends_with("can have; expected none"));
+  setup.config.learn.entropy_target = "none";
+  EXPECT_TRUE(MakeAgent(setup).ok());
 }
 
 AgentSetup DiscreteSetup(Settings settings) {
