@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from samara_cli import Running, ok, resume, samara, train
 from test_launch import until
 from test_ppo import hash_of
@@ -124,6 +125,10 @@ def test_an_exported_agent_normalizes_as_torch_does(tmp_path):
     assert scores[0] == scores[1]
     plain = samara("eval", file, "network.layers=dense 32 relu")
     assert plain.code == 78 and "normalize" in plain.err
+    # a tensor that is missing is damage, whatever else the command sets
+    with safe_open(file, "pt") as opened:
+        save_file({name: value for name, value in w.items() if name != "normalize.std"}, tmp_path / "less.safetensors", opened.metadata())
+    assert samara("eval", tmp_path / "less.safetensors", "fleet.threads=1").code == 65
 
 
 # Two shards, each with a replay of three parts, which is full after a third of the run; little is learned.

@@ -80,7 +80,7 @@ class GymEnvironment(WithoutState):
         elif self.discrete:
             n, self.start = int(action.n), int(action.start)
         elif isinstance(action, spaces.Box) and np.issubdtype(action.dtype, np.floating) and math.prod(action.shape) > 0:
-            n = int(np.prod(action.shape))
+            n = math.prod(action.shape)
             low, high = action.low.reshape(-1), action.high.reshape(-1)
             self.box = BoxActions(action, action.low, action.high)
         else:

@@ -347,7 +347,9 @@ Result<Policy> LoadPolicy(const Path& target, const LoadOptions& options) {
   AgentNetworkKeys& network = policy->config.learning.network;
   const std::string module = network.module;
   for (const std::string& word : options.overrides) RETURN_IF_ERROR(table.Override(word));
-  policy->overridden = !options.overrides.empty();
+  policy->overridden = std::ranges::any_of(options.overrides, [](const std::string& word) {
+    return word.starts_with("env.") || word.starts_with("network.");
+  });
   if (network.module != module) RETURN_IF_ERROR(TakeModule(network));
   if (network.module != module)
     return Status(Code::kConfig, "network.module=" + Shown(network.module) + ": the policy has " +

@@ -28,7 +28,7 @@ struct Policy {
   std::vector<float> parameters;  // canonical order
   std::optional<Genome> genome;
   std::string source;       // "runs/x, elite of generation 7"
-  bool overridden = false;  // LoadOptions::overrides changed its configuration
+  bool overridden = false;  // LoadOptions::overrides name env.* or network.*
 };
 
 // Options of a user for a policy that is read.
