@@ -4,6 +4,7 @@ import hashlib
 import importlib.util
 import json
 import math
+import os
 import signal
 import subprocess
 import time
@@ -39,6 +40,19 @@ def test_train_prints_the_contract(tmp_path):
     # a finished run says its result again, and starts nothing
     again = ok("train", "--resume", run, "--json", "--quiet").json
     assert again["parameter_hash"] == result["parameter_hash"]
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="this machine has one core")
+def test_cores_are_those_that_the_affinity_leaves(tmp_path):
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        result = train(tmp_path / "run", *CARTPOLE, "learn.frames=640", "learn.shards=2")
+    finally:
+        os.sched_setaffinity(0, allowed)
+    assert result["cores"] == 1
+    text = f"1 of {os.cpu_count()} cores: 1 for environments, 1 for inference, 1 for learning (its cores for 2 shards)"
+    assert text in (tmp_path / "run/log.txt").read_text()
 
 
 def test_a_run_that_is_extended_goes_on_learning(tmp_path):

@@ -4,11 +4,14 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -40,6 +43,16 @@ IsaLevel Choose() {
               std::string("SAMARA_ISA=") + wanted +
                   ": expected portable, avx2 or avx512, at most what this CPU has (" +
                   std::string(Name(best)) + ")");
+}
+
+uint32_t CoresLeft() {
+  uint32_t cores = MachineCores();
+  cpu_set_t allowed;  // of the process's first thread, whichever thread asks
+  if (::sched_getaffinity(::getpid(), sizeof(allowed), &allowed) == 0)
+    cores = static_cast<uint32_t>(CPU_COUNT(&allowed));  // where it fails: above 1,024 cores
+  std::ifstream quota("/sys/fs/cgroup/cpu.max");
+  const std::string text(std::istreambuf_iterator<char>(quota), {});
+  return std::max(1U, std::min(cores, CoresOfQuota(text).value_or(cores)));
 }
 
 }  // namespace
@@ -101,10 +114,19 @@ std::string_view CpuName() {
   return name;
 }
 
+uint32_t MachineCores() { return std::max(1U, std::thread::hardware_concurrency()); }
+
+std::optional<uint32_t> CoresOfQuota(const std::string& text) {
+  std::istringstream words(text);
+  uint64_t quota = 0, period = 0;
+  if (!(words >> quota >> period) || quota == 0 || period == 0) return std::nullopt;
+  return static_cast<uint32_t>(std::min<uint64_t>(4096, (quota + period - 1) / period));
+}
+
 uint32_t Cores() {
   static const uint32_t cores = [] {
     const char* share = std::getenv("SAMARA_CORES");
-    if (share == nullptr || *share == 0) return std::max(1U, std::thread::hardware_concurrency());
+    if (share == nullptr || *share == 0) return CoresLeft();
     const std::string_view text = share;
     uint32_t wanted = 0;
     const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), wanted);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Which instruction set the kernels use, chosen at run time.
+// Which instruction set the kernels use, chosen at run time, and how many cores.
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -27,6 +29,13 @@ bool HasBf16Products();
 bool HasShaInstructions();
 // The CPU's own name, for results and reports.
 std::string_view CpuName();
-uint32_t Cores();  // that this process may use; at least 1
+
+uint32_t MachineCores();  // at least 1
+// Cores that this process may use, at least 1: SAMARA_CORES, else those of the machine that a
+// scheduler or taskset (affinity) and a container (its cgroup's cpu.max) leave it.
+uint32_t Cores();
+// Cores that a cgroup's cpu.max ("QUOTA PERIOD" in microseconds) allows, rounded up; none for
+// "max PERIOD" and for any other text.
+std::optional<uint32_t> CoresOfQuota(const std::string& text);
 
 }  // namespace samara

@@ -3,6 +3,7 @@
 #include "core/cpu.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -52,6 +53,30 @@ TEST(CpuDeathTest, AnUnknownValueIsNotIgnored) {
     EXPECT_EXIT(Choose(wanted), testing::ExitedWithCode(78),
                 std::string("SAMARA_ISA=") + wanted + ": expected portable, avx2 or avx512");
   }
+}
+
+TEST(CpuTest, AQuotaIsRoundedUp) {
+  EXPECT_EQ(CoresOfQuota("200000 100000\n"), 2U);
+  EXPECT_EQ(CoresOfQuota("150000 100000"), 2U);  // of cores: 1.5
+  EXPECT_EQ(CoresOfQuota("1000 100000"), 1U);
+  for (const char* none : {"max 100000", "", "0 100000", "100000 0", "abc", "100000"})
+    EXPECT_EQ(CoresOfQuota(none), std::nullopt) << none;
+}
+
+TEST(CpuDeathTest, CoresAreThoseOfTheAffinity) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto on_one = [] {
+    unsetenv("SAMARA_CORES");
+    cpu_set_t allowed, one;
+    sched_getaffinity(0, sizeof(allowed), &allowed);
+    CPU_ZERO(&one);
+    for (int core = 0; core < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++core)
+      if (CPU_ISSET(core, &allowed)) CPU_SET(core, &one);
+    sched_setaffinity(0, sizeof(one), &one);
+    std::cerr << Cores() << " core";
+    std::exit(0);
+  };
+  EXPECT_EXIT(on_one(), testing::ExitedWithCode(0), "^1 core$");
 }
 
 TEST(CpuDeathTest, CoresAreThoseOfTheVariable) {

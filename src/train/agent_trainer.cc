@@ -302,8 +302,9 @@ std::string AgentTrainer::CoresText() const {
   const char* limit = learn_.threads > 0 ? "learn.threads" : "its cores";
   return fmt::format(
       "{}: {} for environments, 1 for inference, {} for learning ({}), {}",
-      CountText(Cores(), "core"), setup_.workers > 0 ? std::to_string(setup_.workers) : "none",
-      threads,
+      (Cores() < MachineCores() ? fmt::format("{} of ", Cores()) : "") +
+          CountText(std::max(Cores(), MachineCores()), "core"),
+      setup_.workers > 0 ? std::to_string(setup_.workers) : "none", threads,
       threads < static_cast<size_t>(shards)
           ? fmt::format("{} for {}", limit, CountText(static_cast<double>(shards), "shard"))
           : fmt::format("learn.shards={}", learn_.shards),

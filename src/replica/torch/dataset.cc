@@ -1,8 +1,6 @@
 #include "samara/dataset.h"
 
-#include <algorithm>
-#include <thread>
-
+#include "core/cpu.h"
 #include "data/sources.h"
 #include "data/workers.h"
 #include "replica/torch/state.h"
@@ -64,9 +62,8 @@ Datasets Datasets::ImageFolder(const std::string& folder, int64_t side, int thre
         78, "images of side " + std::to_string(side) + " read by " + std::to_string(threads) +
                 " threads: expected a side from 1 to 4096, at most 1024 threads");
   }
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   return WithThreads(OpenImageFolder(folder, static_cast<int>(side), seed),
-                     threads > 0 ? threads : cores);
+                     threads > 0 ? threads : static_cast<int>(Cores()));
 }
 
 Datasets Datasets::Digits(int64_t channels, int64_t side, uint64_t seed) {
