@@ -237,8 +237,8 @@ def test_values_out_of_range_or_mistyped_are_refused(assignment, expected, out):
     [
         ("optimizer.beta1=1", "a number 0 to 0.9999999"),
         ("optimizer.beta2=1", "a number 0 to 0.9999999"),
-        ("learn.entropy_target=1e300", "a number of nats from -10000 to 10000"),
-        ("learn.entropy_target=nan", "a number of nats from -10000 to 10000"),
+        ("learn.entropy_target=1e300", "expected a number -10000 to 10000, or none"),
+        ("learn.entropy_target=nan", "expected a number -10000 to 10000, or none"),
         ("run.device=gpu", "run.device=gpu: expected auto, cpu, cuda"),
     ],
 )

@@ -108,7 +108,7 @@ def test_a_run_ends_when_an_evaluation_reaches_its_score(tmp_path):
     assert (longer["best_mean"], longer["best_frames"]) == (first["evaluation_mean"], first["frames"])
     ok("eval", tmp_path / "a", "--individual", "best", "--episodes", 1)
     refused = samara("train", *CARTPOLE, "run.stop_at=high", "--out", tmp_path / "d")
-    assert refused.code == 78 and "run.stop_at=high: expected a number, or none" in refused.err
+    assert refused.code == 78 and "run.stop_at=high: expected a number or none" in refused.err
     refused = samara("train", *CARTPOLE, "run.stop_at=100", "learn.evaluate_episodes=19", "--out", tmp_path / "d")
     assert refused.code == 78 and "learn.evaluate_episodes=19" in refused.err and "expected 20 at least" in refused.err
 

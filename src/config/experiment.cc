@@ -133,7 +133,7 @@ ConfigTable ExperimentConfig::OwnTable() {
               OnResume::kMustMatchAdded);
     table.Add("fleet.remote_slots", &fleet.remote_slots, {0, 65'536}, "slots",
               "with --listen: number of slots for actors on other machines; 0 = all", change);
-    table.Add("run.stop_at", &run.stop_at, {},
+    table.Add("run.stop_at", &run.stop_at, {}, "",
               "mean return of 20 evaluation episodes at which the run ends; none = at its budget",
               change);
     samara::ChooseAlgorithm(learning, run.algorithm);

@@ -26,7 +26,7 @@ struct RunConfig {
   int64_t final_test_episodes = 0;  // of the elite at the end; 0 = those of a test
   bool video = true;
   bool stop_when_solved = false;  // an evolution, at the task's criterion
-  std::string stop_at = "none";   // a learning run, at this mean return of an evaluation
+  std::optional<double> stop_at;  // a learning run, at this mean return of an evaluation
 };
 
 struct EnvironmentConfig {

@@ -83,6 +83,22 @@ std::optional<int64_t> WholeNumber(std::string_view given) {
   return Parse<int64_t>(digits.append(static_cast<size_t>(shift), '0'));
 }
 
+// None for what is no number of the range. -0.0 is below 0 too; where negative numbers are allowed
+// it is 0, so that it hashes like it.
+std::optional<double> NumberIn(Range range, std::string_view given) {
+  const std::optional<double> parsed = Parse<double>(PlainNumber(given));
+  if (!parsed || !std::isfinite(*parsed) || *parsed < range.min || *parsed > range.max ||
+      (std::signbit(*parsed) && range.min >= 0))
+    return std::nullopt;
+  return *parsed == 0 ? 0 : *parsed;
+}
+
+// The shortest text that reads back to the same bits; a point keeps it a TOML float.
+std::string NumberText(double value) {
+  const std::string text = fmt::format("{}", value);
+  return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
+}
+
 std::string Join(const std::vector<std::string>& words, const char* separator) {
   std::string out;
   for (const auto& word : words) out += (out.empty() ? "" : separator) + word;
@@ -110,21 +126,31 @@ void ConfigTable::Add(const std::string& key, double* value, Range range, std::s
                       std::string help, OnResume on_resume) {
   const std::string expected = "a number " + RangeText(range, false);
   auto set = [=](std::string_view given) -> Status {
-    const std::optional<double> parsed = Parse<double>(PlainNumber(given));
-    // -0.0 is below 0 too; where negative numbers are allowed it is 0, so that it hashes like it
-    if (!parsed || !std::isfinite(*parsed) || *parsed < range.min || *parsed > range.max ||
-        (std::signbit(*parsed) && range.min >= 0)) {
-      return Bad(key, given, expected);
-    }
-    *value = *parsed == 0 ? 0 : *parsed;
+    const std::optional<double> number = NumberIn(range, given);
+    if (!number) return Bad(key, given, expected);
+    *value = *number;
     return Status::Ok();
   };
-  // shortest text that reads back to the same bits; a point keeps it a TOML float
-  auto get = [value] {
-    std::string text = fmt::format("{}", *value);
-    return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
-  };
+  auto get = [value] { return NumberText(*value); };
   fields_.push_back({key, "number", RangeText(range, false), std::move(unit), get(),
+                     std::move(help), on_resume, std::move(set), std::move(get)});
+}
+
+void ConfigTable::Add(const std::string& key, std::optional<double>* value, Range range,
+                      std::string unit, std::string help, OnResume on_resume) {
+  std::string expected = "a number ";
+  if (const std::string bounds = RangeText(range, false); !bounds.empty())
+    expected += bounds + ", ";
+  expected += "or none";
+  auto set = [=](std::string_view given) -> Status {
+    const std::string text = UnquoteToml(given).value_or("");
+    const std::optional<double> number = NumberIn(range, text);
+    if (!number && text != "none") return Bad(key, given, expected);
+    *value = number;
+    return Status::Ok();
+  };
+  auto get = [value] { return *value ? NumberText(**value) : "\"none\""; };
+  fields_.push_back({key, "number or none", RangeText(range, false), std::move(unit), get(),
                      std::move(help), on_resume, std::move(set), std::move(get)});
 }
 

@@ -20,6 +20,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,8 +42,9 @@ struct Range {
 enum class OnResume { kMustMatch, kMustMatchAdded, kMayChange, kMayGrow };
 
 struct ConfigField {
-  std::string key;    // "table.name"
-  std::string type;   // "integer", "number", "boolean", "text", "one of a|b|c", "table", "list"
+  std::string key;  // "table.name"
+  // "integer", "number", "number or none", "boolean", "text", "one of a|b|c", "table", "list"
+  std::string type;
   std::string range;  // human text, empty when unbounded
   std::string unit;   // "frames", "members", ... or empty
   std::string default_value;
@@ -58,6 +60,9 @@ class ConfigTable {
            OnResume on_resume = OnResume::kMustMatch);
   void Add(const std::string& key, double* value, Range range, std::string unit, std::string help,
            OnResume on_resume = OnResume::kMustMatch);
+  // Also "none", which TOML has in quotation marks; so may the number be.
+  void Add(const std::string& key, std::optional<double>* value, Range range, std::string unit,
+           std::string help, OnResume on_resume = OnResume::kMustMatch);
   void Add(const std::string& key, bool* value, std::string help,
            OnResume on_resume = OnResume::kMustMatch);
   // `choices` empty: any text.

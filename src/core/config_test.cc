@@ -21,6 +21,7 @@ struct Settings {
     table.Add("run.quiet", &quiet, "no display", OnResume::kMayChange);
     table.Add("env.game", &game, {"frostbite", "gravitar", "venture"}, "which game");
     table.Add("run.note", &note, {}, "any text", OnResume::kMayChange);
+    table.Add("run.stop_at", &stop_at, {.max = 1e6}, "", "score", OnResume::kMayChange);
   }
   Settings(const Settings&) = delete;
   Settings& operator=(const Settings&) = delete;
@@ -29,6 +30,7 @@ struct Settings {
   double mutation = 0.002;
   bool quiet = false;
   std::string game = "frostbite", note;
+  std::optional<double> stop_at;
   ConfigTable table;
 };
 
@@ -41,6 +43,7 @@ TEST(ConfigTest, RowsDescribeThemselves) {
       {"run.quiet", "boolean|||false|no display"},
       {"env.game", "one of frostbite|gravitar|venture|||\"frostbite\"|which game"},
       {"run.note", "text|||\"\"|any text"},
+      {"run.stop_at", "number or none|at most 1000000||\"none\"|score"},
   };
   ASSERT_EQ(s.table.fields().size(), std::size(rows));
   for (const auto& [key, text] : rows) {
@@ -83,7 +86,7 @@ TEST(ConfigTest, TomlSetsWhatItNamesAndNothingElse) {
   Settings s;
   const Status status = s.table.ParseToml(
       "# a comment\r\n[ga]\npopulation = 1_500\nmutation = 5e-3\n[run]\nquiet = true\n"
-      "note = 'a \"word\" \\ a path'\n[env]\ngame = \"venture\"\n",
+      "note = 'a \"word\" \\ a path'\nstop_at = -3e2\n[env]\ngame = \"venture\"\n",
       "a.toml");
   EXPECT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(s.population, 1500);
@@ -92,6 +95,7 @@ TEST(ConfigTest, TomlSetsWhatItNamesAndNothingElse) {
   EXPECT_EQ(s.note, "a \"word\" \\ a path");
   EXPECT_EQ(s.game, "venture");
   EXPECT_EQ(s.generations, 10);
+  EXPECT_EQ(s.stop_at, -300);
 }
 
 TEST(ConfigTest, AssignmentsAreReadAndShownCanonically) {
@@ -109,6 +113,9 @@ TEST(ConfigTest, AssignmentsAreReadAndShownCanonically) {
       {"run.note", "a = b", "\"a = b\""},
       {"run.note", "a\"b", "\"a\\\"b\""},
       {"run.note", R"("a\"b\\c")", R"("a\"b\\c")"},
+      {"run.stop_at", "-300", "-300.0"},
+      {"run.stop_at", "\"47_5.5\"", "475.5"},  // as files had it
+      {"run.stop_at", "none", "\"none\""},
   };
   for (const auto& [key, given, shown] : cases) {
     Settings s;
@@ -137,6 +144,10 @@ TEST(ConfigTest, WrongAssignmentsAreNamedAndChangeNothing) {
       {"run.quiet=yes", "true or false"},
       {"env.game=Gravitas", "one of frostbite, gravitar, venture (nearest: gravitar)"},
       {"run.note=a\nb", "control characters"},
+      {"run.stop_at=high", "run.stop_at=high: expected a number at most 1000000, or none"},
+      {"run.stop_at=1e7", "expected a number at most 1000000, or none"},
+      {"run.stop_at=nan", "or none"},
+      {"run.stop_at=", "or none"},
       {"ga.popluation=5", "ga.popluation: unknown key; the nearest known one is ga.population"},
       {"population=5", "the nearest known one is ga.population"},
       {"ga.population", "expected table.key=value"},
@@ -169,6 +180,7 @@ TEST(ConfigTest, WrongTomlIsNamed) {
       {"[ga]\npopulation = \"many\"\n", "a.toml: ga.population=\"many\": expected an integer"},
       {"[ga]\nmutation = nan\n", "expected a number"},
       {"[run]\nquiet = \"yes\"\n", "expected true or false"},
+      {"[run]\nstop_at = false\n", "run.stop_at=false: expected a number at most 1000000, or none"},
       {"[run]\nnote = \"two\\nlines\"\n", "control characters"},
       {"[ga]\npopulatoin = 5\n",
        "a.toml: ga.populatoin: unknown key; the nearest known one is "
@@ -364,9 +376,10 @@ TEST(ConfigTest, TomlOfTheTableReadsBackTheSame) {
   EXPECT_EQ(copy.mutation, s.mutation);
   EXPECT_EQ(copy.note, s.note);
   EXPECT_EQ(copy.table.ToToml(), s.table.ToToml());
-  EXPECT_EQ(Settings().table.ToToml(),
-            "[ga]\npopulation = 1000\nmutation = 0.002\ngenerations = 10\n\n"
-            "[run]\nquiet = false\nnote = \"\"\n\n[env]\ngame = \"frostbite\"\n\n");
+  EXPECT_EQ(
+      Settings().table.ToToml(),
+      "[ga]\npopulation = 1000\nmutation = 0.002\ngenerations = 10\n\n"
+      "[run]\nquiet = false\nnote = \"\"\nstop_at = \"none\"\n\n[env]\ngame = \"frostbite\"\n\n");
 }
 
 TEST(ConfigTest, TheHashCoversWhatMustMatchOnResume) {

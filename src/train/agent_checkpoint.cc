@@ -111,7 +111,8 @@ Status AgentTrainer::RestoreState() {
     state.best = later.best;
   }
   // another score may be asked for now
-  if (state.solved && (!stop_at_ || state.solved->mean < *stop_at_)) state.solved.reset();
+  const std::optional<double> score = config_.run.stop_at;
+  if (state.solved && (!score || state.solved->mean < *score)) state.solved.reset();
   const MutexLock lock(mu_);
   state_ = std::move(state);
   return Status::Ok();

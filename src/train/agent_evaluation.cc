@@ -20,15 +20,6 @@ constexpr uint64_t kTrainingEpisodes = 5, kExploringEpisodes = 20;
 
 }  // namespace
 
-Result<std::optional<double>> StopAt(const RunConfig& run) {
-  if (run.stop_at == "none") return std::optional<double>();
-  char* end = nullptr;
-  const double score = std::strtod(run.stop_at.c_str(), &end);
-  if (run.stop_at.empty() || *end != '\0' || !std::isfinite(score))
-    return Status(Code::kConfig, "run.stop_at=" + run.stop_at + ": expected a number, or none");
-  return std::optional<double>(score);
-}
-
 // Every learn.evaluate_every frames; and with run.stop_at where a few training episodes are over
 // and their mean return reaches it (the best one's, where agents explore). A function of the run's
 // state: a resumed run evaluates where it would have without.
@@ -40,12 +31,14 @@ bool AgentTrainer::EvaluationDue(uint64_t frames_before, uint64_t episodes_befor
   if (learn_.evaluate_every > 0 && period(agent_state().frames) != period(frames_before))
     return true;
   const uint64_t every = agent_->explores() ? kExploringEpisodes : kTrainingEpisodes;
-  if (!stop_at_ || agent_state().episodes / every == episodes_before / every) return false;
+  if (!config_.run.stop_at || agent_state().episodes / every == episodes_before / every)
+    return false;
   const auto& last = agent_state().last_returns;
   const std::vector<double> newest(
       last.end() - static_cast<ptrdiff_t>(std::min<size_t>(last.size(), kTrainingEpisodes)),
       last.end());
-  return (agent_->explores() ? *std::ranges::max_element(newest) : Mean(newest)) >= *stop_at_;
+  return (agent_->explores() ? *std::ranges::max_element(newest) : Mean(newest)) >=
+         *config_.run.stop_at;
 }
 
 // Plays fresh episodes; keeps the best agent so far, and ends the run where run.stop_at is reached.
@@ -61,12 +54,13 @@ Status AgentTrainer::Evaluate() {
                      {"seconds_evaluation", SecondsSince(began)},
                      {"returns", returns},
                      {"mean", evaluation.mean}});
-  const bool solved = stop_at_ && evaluation.mean >= *stop_at_;
+  const std::optional<double> score = config_.run.stop_at;
+  const bool solved = score && evaluation.mean >= *score;
   const bool best = !agent_state().best || evaluation.mean > agent_state().best->mean;
   if (best) best_weights_ = agent_->Save(Agent::Part::kWeights).at(Agent::kWeightsFile);
   if (solved && sync_.is_main())
-    LogInfo(fmt::format("run.stop_at={}: reached after {} frames, {:.1f} in {} episodes",
-                        config_.run.stop_at, evaluation.frames, evaluation.mean, returns.size()));
+    LogInfo(fmt::format("run.stop_at={}: reached after {} frames, {:.1f} in {} episodes", *score,
+                        evaluation.frames, evaluation.mean, returns.size()));
   const MutexLock lock(mu_);
   last_evaluation_ = evaluation;
   if (best) state_.best = evaluation;

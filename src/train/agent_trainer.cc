@@ -64,7 +64,7 @@ Result<bool> AgentTrainer::ResultStands(const json& result) {
     return false;
   }
   if (!HasTests(result)) return false;
-  ASSIGN_OR_RETURN(const std::optional<double> stop_at, StopAt(config_.run));
+  const std::optional<double> stop_at = config_.run.stop_at;
   const json evaluated = result.value("evaluation_mean", json());
   if (stop_at && evaluated.is_number() && evaluated.get<double>() >= *stop_at) return true;
   const auto reached = [](double value, double budget) { return budget > 0 && value >= budget; };
@@ -154,12 +154,11 @@ InferenceConfig AgentTrainer::ServerConfig() const {
 }
 
 Status AgentTrainer::CheckConfig() const {
-  ASSIGN_OR_RETURN(const auto stop_at, StopAt(config_.run));
-  if (stop_at && learn_.evaluate_episodes < kStopEpisodes)
+  if (config_.run.stop_at && learn_.evaluate_episodes < kStopEpisodes)
     return {Code::kConfig,
             fmt::format("learn.evaluate_episodes={}: fewer say too little to end a run by "
                         "run.stop_at={}; expected {} at least",
-                        learn_.evaluate_episodes, config_.run.stop_at, kStopEpisodes)};
+                        learn_.evaluate_episodes, *config_.run.stop_at, kStopEpisodes)};
   RETURN_IF_ERROR(Check(config_.learning));
   RETURN_IF_ERROR(CheckShares(learn_, ranks()));
   LearningConfig shared = config_.learning;  // as the ranks cut its batches
@@ -278,7 +277,6 @@ Status AgentTrainer::Build() {
   slots_ = sync_.PartOf(learn_.environments);  // of the configuration that was found
   RETURN_IF_ERROR(CheckConfig());
   RETURN_IF_ERROR(ChooseDevices());
-  ASSIGN_OR_RETURN(stop_at_, StopAt(config_.run));
   if (!sync_.alone() && !options_.remote.address.empty())
     return {Code::kConfig,
             "--listen with several ranks: expected one rank, to which all remote "

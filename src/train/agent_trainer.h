@@ -27,9 +27,6 @@
 
 namespace samara {
 
-// The mean return at which a run ends; nothing: at its budget. kConfig.
-Result<std::optional<double>> StopAt(const RunConfig& run);
-
 class AgentTrainer final : public Trainer {
  public:
   AgentTrainer(ExperimentConfig config, const TrainOptions& options)
@@ -145,7 +142,6 @@ class AgentTrainer final : public Trainer {
   std::unique_ptr<UnrollStore> store_;
   std::unique_ptr<InferenceServer> server_;
   std::optional<LearnerLoop> loop_;
-  std::optional<double> stop_at_;
   std::string best_weights_;  // of the agent of state_.best
   // made when the first evaluation is due
   struct {

@@ -335,8 +335,7 @@ std::string EndedByScore(const ExperimentConfig& config, const json& result) {
     const auto found = result.find(field);
     return found != result.end() && !found->is_null();
   };
-  if (config.Learns())
-    return config.run.stop_at != "none" && has("solved_frames") ? "run.stop_at=none" : "";
+  if (config.Learns()) return config.run.stop_at && has("solved_frames") ? "run.stop_at=none" : "";
   return config.run.stop_when_solved && has("solved_at") ? "run.stop_when_solved=false" : "";
 }
 

@@ -69,12 +69,12 @@ struct Algorithm {
   friend void PrintTo(const Algorithm& algorithm, std::ostream* out) { *out << algorithm.label; }
 };
 const Algorithm kAlgorithms[] = {
-    {"sac", "sac", false, {{"learn.entropy_target", "\"-2\""}, {"learn.entropy_cost", "0.3"}}},
+    {"sac", "sac", false, {{"learn.entropy_target", "-2"}, {"learn.entropy_cost", "0.3"}}},
     {"discrete_sac", "sac", true, {{"learn.entropy_target", "0.5"}, {"learn.entropy_cost", "0.3"}}},
     {"td3", "td3", false, {{"td3.steps", "2"}}},
     {"d4pg", "d4pg", false, {{"d4pg.steps", "2"}}},
     {"dqn", "dqn", true, {{"dqn.steps", "2"}}},
-    {"images_sac", "sac", false, {{"learn.entropy_target", "\"-2\""}}, /*image=*/true},
+    {"images_sac", "sac", false, {{"learn.entropy_target", "-2"}}, /*image=*/true},
     {"images_dqn", "dqn", true, {{"dqn.steps", "2"}}, /*image=*/true}};
 
 AgentSetup SetupOf(const Algorithm& algorithm, const char* layers, Settings settings = {}) {

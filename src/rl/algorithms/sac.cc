@@ -25,7 +25,7 @@ void SacParameters::Bind(ConfigTable& table) {
 }
 
 SacTemperature::SacTemperature(const LearnConfig& learn)
-    : speed_(learn.entropy_speed), cost_(learn.entropy_cost), target_(learn.target_entropy()) {}
+    : speed_(learn.entropy_speed), cost_(learn.entropy_cost), target_(learn.entropy_target) {}
 
 float SacTemperature::first() const {
   return target_ ? static_cast<float>(std::log(cost_) / speed_) : 0;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "core/format.h"
 #include "rl/algorithms/sac.h"
 #include "rl/learner/flat_optimizer.h"
 #include "rl/learner/log_sum_exp.h"
@@ -186,12 +187,12 @@ Result<std::unique_ptr<ReplayAlgorithm>> MakeDiscreteSac(const AgentSetup& setup
     return Status(Code::kConfig,
                   "run.algorithm=sac: the environment's actions have several discrete parts; "
                   "expected one, or continuous actions");
-  const std::optional<double> nats = setup.config.learn.target_entropy();
+  const std::optional<double> nats = setup.config.learn.entropy_target;
   const double most = std::log(static_cast<double>(setup.environment.action.n));
   if (nats && (*nats < 0 || *nats >= most)) {
     const std::string actions = std::to_string(setup.environment.action.n);
     return Status(Code::kConfig,
-                  "learn.entropy_target=" + setup.config.learn.entropy_target +
+                  "learn.entropy_target=" + ScoreText(*nats) +
                       (*nats < 0 ? ": for continuous actions, and this environment's are discrete"
                                  : ": more than " + actions + " actions can have") +
                       "; expected none" +

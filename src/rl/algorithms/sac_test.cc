@@ -17,7 +17,7 @@ using namespace replay_test;
 AgentSetup SacSetup(Settings settings = {}) {
   AgentSetup setup = ContinuousSetup("sac");
   Set(setup.config, {{"learn.entropy_cost", "0.3"},
-                     {"learn.entropy_target", "\"-2\""},
+                     {"learn.entropy_target", "-2"},
                      {"learn.entropy_speed", "2"}});
   Set(setup.config, settings);
   return setup;
@@ -247,7 +247,7 @@ TEST(SacTest, TheTemperatureCountsAlikeInEachDimensionOfAnAction) {
   for (const size_t dimensions : {1, 6}) {
     AgentSetup setup = SacSetup({{"network.layers", "\"linear\""},
                                  {"learn.entropy_cost", "0.3"},
-                                 {"learn.entropy_target", "\"none\""}});
+                                 {"learn.entropy_target", "none"}});
     setup.environment.action = {.discrete = false,
                                 .n = static_cast<int64_t>(dimensions),
                                 .low = std::vector<float>(dimensions, -1),
@@ -309,7 +309,7 @@ TEST(SacTest, TheTemperatureCountsAlikeInEachDimensionOfAnAction) {
 TEST(SacTest, WithoutATargetTheTemperatureIsTheCost) {
   for (const char* cost : {"0", "0.2"}) {
     const AgentSetup setup =
-        SacSetup({{"learn.entropy_cost", cost}, {"learn.entropy_target", "\"none\""}});
+        SacSetup({{"learn.entropy_cost", cost}, {"learn.entropy_target", "none"}});
     const auto algorithm = MakeSac(setup).ValueOrThrow();
     std::vector<float> learned(algorithm->learned().size()), targets(algorithm->targets().size());
     algorithm->Initialize(1, Initializer::kGlorot, learned, targets);
@@ -366,7 +366,7 @@ TEST(SacTest, RefusesWhatItHasNoUseFor) {
             std::string::npos);
   setup.environment.action.n = 1;
   EXPECT_TRUE(MakeAgent(setup).status().message().ends_with("can have; expected none"));
-  setup.config.learn.entropy_target = "none";
+  setup.config.learn.entropy_target.reset();
   EXPECT_TRUE(MakeAgent(setup).ok());
 }
 

@@ -93,7 +93,7 @@ TEST(AgentTest, ARestoredAgentLearnsOnWithTheSameBits) {
   for (const int64_t lstm : {0, 8}) {
     AgentSetup setup = MakeSetup(Images(5), "impala_shallow", lstm, 1e-3);
     setup.versions_kept = 2;
-    setup.config.learn.entropy_target = "0.5";
+    setup.config.learn.entropy_target = 0.5;
     Play play(setup, 5);
     for (int i = 0; i <= 20; ++i) play.Step(4);
     ASSERT_TRUE(play.agent().Update(play.Take(4), 0).ok());
@@ -264,7 +264,7 @@ TEST(AgentTest, ShardsAverageToTheWholeBatch) {
       AgentSetup setup = MakeSetup(Vectors(6, true, 3), "mlp-16-tanh", 4);
       Vtrace(setup).loss.over = over;
       setup.config.learn.shards = shards;
-      setup.config.learn.entropy_target = "0.1";
+      setup.config.learn.entropy_target = 0.1;
       setup.config.learn.entropy_cost = 10;
       Play play(setup, 5);
       for (int i = 0; i <= 5; ++i) play.Step(4);
@@ -436,7 +436,7 @@ TEST(AgentTest, LearnersThatShareABatchHaveTheBitsOfOne) {
   setups.push_back(MakeSetup(Images(5), "impala_shallow", 8, 1e-3));
   setups.push_back(MakeSetup(Vectors(6, false, 2), "mlp-16-tanh", 8, 1e-3));
   Vtrace(setups.back()).loss.over = LossOver::kSum;
-  setups.back().config.learn.entropy_target = "0.5";
+  setups.back().config.learn.entropy_target = 0.5;
   setups.push_back(R2d2Setup());
   for (AgentSetup setup : setups) {
     setup.slots = setup.rows_max = 8;

@@ -39,7 +39,7 @@ std::vector<Case> Cases() {
       {"R2D2", R2d2Setup(), 2},
       {"PPO with a GRU", PpoSetup("sequences", 8)}};
   Set(cases.back().setup, {{"network.lstm", "0"}, {"network.gru", "8"}});
-  cases[0].setup.config.learn.entropy_target = "0.5";
+  cases[0].setup.config.learn.entropy_target = 0.5;
   cases[0].setup.config.optimizer.kind = OptimizerKind::kRmsprop;
   cases[0].setup.config.optimizer.clip_norm = 0.5;
   cases[1].setup.config.learn.shards = 2;  // gradients that cross

@@ -16,7 +16,7 @@ EntropyCost::EntropyCost(double cost, std::optional<double> target, double speed
 }
 
 EntropyCost::EntropyCost(const LearnConfig& learn)
-    : EntropyCost(learn.entropy_cost, learn.target_entropy(), learn.entropy_speed) {}
+    : EntropyCost(learn.entropy_cost, learn.entropy_target, learn.entropy_speed) {}
 
 Tensor EntropyCost::coefficient() const { return (speed_ * parameter_).exp(); }
 

@@ -38,8 +38,8 @@ void Bind(ConfigTable& table, LearningConfig& c) {
             "number of threads for the shards; 0 = one per shard, at most one per core", change);
   table.Add("learn.entropy_cost", &l.entropy_cost, {0, 1000}, "",
             "weight of the policy's entropy in the loss");
-  table.Add("learn.entropy_target", &l.entropy_target, {},
-            "entropy in nats that the cost is adjusted to reach; none = fixed cost");
+  table.Add("learn.entropy_target", &l.entropy_target, {-1e4, 1e4}, "nats",
+            "entropy that the cost is adjusted to reach; none = fixed cost");
   table.Add("learn.entropy_speed", &l.entropy_speed, {1e-3, 1e3}, "",
             "adjustment speed of the entropy cost");
   table.Add("learn.frames", &l.frames, {0, 1e15}, "frames", "budget; 0 = unlimited", grow);
@@ -113,13 +113,8 @@ void Bind(ConfigTable& table, LearningConfig& c) {
             "maximum norm of the gradient, of each part's where they learn apart; 0 = no clipping");
 }
 
-std::optional<double> LearnConfig::target_entropy() const {
-  if (entropy_target == "none") return std::nullopt;
-  return std::strtod(entropy_target.c_str(), nullptr);
-}
-
 Status CheckNoTargetEntropy(const LearningConfig& c) {
-  if (!c.learn.target_entropy()) return Status::Ok();
+  if (!c.learn.entropy_target) return Status::Ok();
   return {Code::kConfig, "learn.entropy_target: " + c.algorithm +
                              " has no policy whose entropy counts; expected none"};
 }
@@ -148,16 +143,9 @@ Status Check(const LearningConfig& c) {
     return {Code::kConfig,
             "network.precision=bfloat16: of the layers of samara's own torsos; expected float32 "
             "with network.module"};
-  if (c.learn.entropy_target != "none") {
-    char* end = nullptr;
-    const double target = std::strtod(c.learn.entropy_target.c_str(), &end);
-    if (c.learn.entropy_target.empty() || *end != '\0' || !(std::abs(target) <= 1e4))
-      return {Code::kConfig, "learn.entropy_target=" + c.learn.entropy_target +
-                                 ": expected a number of nats from -10000 to 10000, or none"};
-    if (c.learn.entropy_cost <= 0)
-      return {Code::kConfig,
-              "learn.entropy_target needs learn.entropy_cost above 0: it is where steering starts"};
-  }
+  if (c.learn.entropy_target && c.learn.entropy_cost <= 0)
+    return {Code::kConfig,
+            "learn.entropy_target needs learn.entropy_cost above 0: it is where steering starts"};
   if (c.learn.frames == 0 && c.learn.updates == 0)
     return {Code::kConfig, "learn.frames=0, learn.updates=0: expected a budget in one of them"};
   return Status::Ok();

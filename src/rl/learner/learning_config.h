@@ -101,7 +101,7 @@ struct LearnConfig {
   int64_t shards = 1;
   int64_t threads = 0;  // for the shards; 0 = as many as there are, at most one a core
   double entropy_cost = 0.00025;
-  std::string entropy_target = "none";  // nats, or "none": the cost is fixed
+  std::optional<double> entropy_target;  // nats; none: the cost is fixed
   double entropy_speed = 10;
   int64_t test_episodes = 30;  // of the agent at the end
   bool test_greedy = false;    // the most probable action, instead of a draw
@@ -111,7 +111,6 @@ struct LearnConfig {
   int64_t updates = 0;  // budget; 0 = none
 
   bool deterministic() const { return mode == LearnMode::kDeterministic; }
-  std::optional<double> target_entropy() const;  // nats. REQUIRES: Check found them sound
 };
 
 struct InferenceKeys {
