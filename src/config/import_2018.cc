@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -11,6 +10,7 @@
 
 #include "config/experiment.h"
 #include "core/log.h"
+#include "core/parse_number.h"
 #include "core/suggestion.h"
 
 namespace samara {
@@ -413,12 +413,9 @@ void ReadPolicy(Import& import, Members policy, const std::string& algorithm, bo
     if (const auto connection = args.Word("connection_type"); connection && *connection != "ff")
       args.Expected("connection_type", *connection, "ff");
     if (const auto bins = args.Word("ac_bins"); bins && *bins != "continuous:") {
-      int64_t values = 0;
-      const std::string_view number = std::string_view(*bins).substr(bins->find(':') + 1);
-      const auto read = std::from_chars(number.data(), number.data() + number.size(), values);
-      if (bins->starts_with("uniform:") && read.ec == std::errc() &&
-          read.ptr == number.data() + number.size() && values >= 2)
-        import.SetNumber("network.action_bins", static_cast<double>(values));
+      const auto values = ParseNumber<int64_t>(std::string_view(*bins).substr(bins->find(':') + 1));
+      if (bins->starts_with("uniform:") && values >= 2)
+        import.SetNumber("network.action_bins", static_cast<double>(*values));
       else
         args.Expected("ac_bins", *bins, "continuous: or uniform: and 2 or more values");
     }

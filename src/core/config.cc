@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <optional>
 
 #include "core/inline_toml.h"
 #include "core/log.h"
+#include "core/parse_number.h"
 #include "core/sha256.h"
 #include "core/suggestion.h"
 #include "core/toml.h"
@@ -35,7 +35,7 @@ std::string RangeText(Range range, bool integer) {
 
 bool IsControl(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
-// A number as std::from_chars reads it, of one as TOML has it: with a sign, and with underscores
+// A number as ParseNumber reads it, of one as TOML has it: with a sign, and with underscores
 // between digits. Empty for what has them elsewhere.
 std::string PlainNumber(std::string_view text) {
   std::string out;
@@ -50,25 +50,15 @@ std::string PlainNumber(std::string_view text) {
   return out;
 }
 
-// A number that is the whole text.
-template <typename T>
-std::optional<T> Parse(std::string_view text) {
-  T number = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return number;
-}
-
 // An integer as it is written, or a whole number with an exponent (24e6, 1.5e3), by its digits.
 std::optional<int64_t> WholeNumber(std::string_view given) {
   const std::string text = PlainNumber(given);
   const size_t e = text.find_first_of("eE");
-  if (e == std::string::npos) return Parse<int64_t>(text);
+  if (e == std::string::npos) return ParseNumber<int64_t>(text);
   const auto digit_before = [&text](size_t i) {
     return i > 0 && std::isdigit(static_cast<unsigned char>(text[i - 1])) != 0;
   };
-  const auto exponent = Parse<int32_t>(text.substr(text[e + 1] == '+' ? e + 2 : e + 1));
+  const auto exponent = ParseNumber<int32_t>(text.substr(text[e + 1] == '+' ? e + 2 : e + 1));
   if (!exponent || !digit_before(e)) return std::nullopt;
   int64_t shift = *exponent;
   std::string digits = text.substr(0, e);
@@ -80,13 +70,13 @@ std::optional<int64_t> WholeNumber(std::string_view given) {
   for (; shift < 0 && digits.size() > 1 && digits.back() == '0'; ++shift) digits.pop_back();
   constexpr int64_t kDigits = 19;  // of the largest integer
   if (shift < 0 || shift > kDigits) return std::nullopt;
-  return Parse<int64_t>(digits.append(static_cast<size_t>(shift), '0'));
+  return ParseNumber<int64_t>(digits.append(static_cast<size_t>(shift), '0'));
 }
 
 // None for what is no number of the range. -0.0 is below 0 too; where negative numbers are allowed
 // it is 0, so that it hashes like it.
 std::optional<double> NumberIn(Range range, std::string_view given) {
-  const std::optional<double> parsed = Parse<double>(PlainNumber(given));
+  const std::optional<double> parsed = ParseNumber<double>(PlainNumber(given));
   if (!parsed || !std::isfinite(*parsed) || *parsed < range.min || *parsed > range.max ||
       (std::signbit(*parsed) && range.min >= 0))
     return std::nullopt;

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -16,6 +15,7 @@
 #include <string_view>
 #include <thread>
 
+#include "core/parse_number.h"
 #include "core/status.h"
 
 namespace samara {
@@ -127,12 +127,10 @@ uint32_t Cores() {
   static const uint32_t cores = [] {
     const char* share = std::getenv("SAMARA_CORES");
     if (share == nullptr || *share == 0) return CoresLeft();
-    const std::string_view text = share;
-    uint32_t wanted = 0;
-    const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), wanted);
-    if (failed != std::errc() || end != text.data() + text.size() || wanted < 1 || wanted > 4096)
-      throw Error(Code::kConfig, "SAMARA_CORES=" + std::string(text) + ": expected 1 to 4096");
-    return wanted;
+    const auto wanted = ParseNumber<uint32_t>(share);
+    if (!wanted || *wanted < 1 || *wanted > 4096)
+      throw Error(Code::kConfig, std::string("SAMARA_CORES=") + share + ": expected 1 to 4096");
+    return *wanted;
   }();
   return cores;
 }

@@ -5,8 +5,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <optional>
+
+#include "core/parse_number.h"
 
 namespace samara {
 namespace {
@@ -17,11 +18,8 @@ std::optional<int> OrdinalIn(std::string_view word) {
   if (!word.starts_with(kCuda)) return std::nullopt;
   word.remove_prefix(kCuda.size());
   if (word.empty()) return 0;
-  int ordinal = -1;
-  const auto [end, error] = std::from_chars(word.data() + 1, word.data() + word.size(), ordinal);
-  const bool good =
-      word[0] == ':' && error == std::errc() && ordinal >= 0 && end == word.data() + word.size();
-  return good ? std::optional(ordinal) : std::nullopt;
+  const auto ordinal = ParseNumber<int>(word.substr(1));
+  return word[0] == ':' && ordinal >= 0 ? ordinal : std::nullopt;
 }
 
 // The functions of NVIDIA's driver (libcuda.so.1) that name GPUs, as its header cuda.h has them.

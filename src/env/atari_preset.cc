@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
+#include "core/parse_number.h"
 #include "core/rng.h"
 #include "core/sha256.h"
 #include "core/suggestion.h"
@@ -248,13 +248,8 @@ Status Resize(AtariPreset& preset, std::string_view size) {
   };
   if (preset.resize == "none") return bad("this preset does not resize; give it without a size");
   const size_t x = std::min(size.find('x'), size.size());
-  const auto side = [&](std::string_view digits) {
-    int64_t value = 0;
-    const auto [end, error] = std::from_chars(digits.begin(), digits.end(), value);
-    return error == std::errc() && end == digits.end() ? value : 0;
-  };
-  const int64_t height = side(size.substr(0, x)),
-                width = side(size.substr(std::min(x + 1, size.size())));
+  const int64_t height = ParseNumber<int64_t>(size.substr(0, x)).value_or(0),
+                width = ParseNumber<int64_t>(size.substr(std::min(x + 1, size.size()))).value_or(0);
   for (const int64_t of : {height, width})
     if (of < kSmallest || of > kLargest)
       return bad("expected HEIGHTxWIDTH of 16 to 256 pixels, such as 42x42");

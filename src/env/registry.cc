@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "core/check.h"
 #include "core/log.h"
+#include "core/parse_number.h"
 #include "core/suggestion.h"
 #include "env/classic/acrobot.h"
 #include "env/classic/cartpole.h"
@@ -137,14 +137,12 @@ Result<EnvironmentFactory> FactoryOf(std::string_view id, bool render) {
 Result<int64_t> PixelsOf(std::string_view id) {
   const std::string_view option = id.substr(NativeTaskOf(id).size());
   if (option.empty()) return 0;
-  int64_t pixels = 0;
-  const char* end = option.data() + option.size();
-  const auto read = std::from_chars(option.data() + kPixels.size(), end, pixels);
-  if (read.ec != std::errc() || read.ptr != end || pixels < kPixelsMin || pixels > kPixelsMax)
+  const auto pixels = ParseNumber<int64_t>(option.substr(kPixels.size()));
+  if (!pixels || *pixels < kPixelsMin || *pixels > kPixelsMax)
     return Status(Code::kConfig,
                   fmt::format("{}: expected pixels={} to {}, such as {}{}42", Shown(id), kPixelsMin,
                               kPixelsMax, NativeTaskOf(id), kPixels));
-  return pixels;
+  return *pixels;
 }
 
 }  // namespace

@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
-
 #include "core/log.h"
+#include "core/parse_number.h"
 #include "fleet/named_environment.h"
 #include "play/initial_policy.h"
 #include "play/saved_policy.h"
@@ -37,14 +36,6 @@ Result<EnvironmentSpec> SpecOf(const Path& run, const ExperimentConfig& config) 
   one.fleet.actors = one.fleet.slots = 1;
   ASSIGN_OR_RETURN(const EnvironmentSetup setup, SetUpEvolution(one));
   return setup.environment;
-}
-
-std::optional<uint64_t> NumberIn(const std::string& text) {
-  uint64_t number = 0;
-  const char* const end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, number);
-  if (text.empty() || parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
-  return number;
 }
 
 // Number of members of the population that `played` records and `before` can rebuild; 0: none.
@@ -135,7 +126,8 @@ Result<FoundIndividual> FindIndividual(const Path& run, const std::string& name,
   ASSIGN_OR_RETURN(const auto rebuilt, RebuiltRun::Open(run));
   ASSIGN_OR_RETURN(const auto records,
                    ReadGenerations(run, static_cast<int64_t>(found.summary.generation)));
-  if (const auto number = NumberIn(name)) return FindMember(*rebuilt, run, *number, records, found);
+  if (const auto number = ParseNumber<uint64_t>(name))
+    return FindMember(*rebuilt, run, *number, records, found);
   ASSIGN_OR_RETURN(const auto algorithm, rebuilt->At(records));
   std::vector<std::string> names = {"elite"};
   for (NamedCandidate& named : algorithm->Candidates()) {

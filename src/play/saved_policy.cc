@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "core/log.h"
+#include "core/parse_number.h"
 #include "evo/evaluate/reference.h"
 #include "fleet/named_environment.h"
 #include "nn/agent_layout.h"
@@ -123,13 +123,11 @@ Result<Safetensors> ExportedAgent(const std::string& weights) {
 Result<std::string> ImportedAgent(Safetensors agent) {
   ASSIGN_OR_RETURN(agent.tensors, AgentFromTorch(agent.tensors));
   if (const auto cost = agent.metadata.extract(kEntropyCost); !cost.empty()) {
-    const std::string& text = cost.mapped();
-    float value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size())
+    const auto value = ParseNumber<float>(cost.mapped());
+    if (!value)
       return Status(Code::kBadData, fmt::format("{} is {} in the metadata, expected a number",
-                                                kEntropyCost, Shown(text)));
-    agent.tensors[kEntropyCost] = Tensor::OfFloats({}, {&value, 1});
+                                                kEntropyCost, Shown(cost.mapped())));
+    agent.tensors[kEntropyCost] = Tensor::OfFloats({}, {&*value, 1});
   }
   agent.metadata.emplace("version", "0");
   return FormatSafetensors(agent);

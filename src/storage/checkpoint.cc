@@ -1,12 +1,12 @@
 #include "storage/checkpoint.h"
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/mutex.h"
+#include "core/parse_number.h"
 #include "core/sha256.h"
 #include "storage/quarantine.h"
 #include "storage/sealed_json.h"
@@ -35,15 +35,13 @@ struct Order {
 
 // Step and incarnation of a checkpoint's folder; nothing for any other name.
 std::optional<Order> ParseName(const std::string& name) {
-  Order order{};
-  const char* const end = name.data() + name.size();
-  if (!name.starts_with("ckpt-")) return {};
-  const auto step = std::from_chars(name.data() + 5, end, order.step);
-  if (step.ec != std::errc() || step.ptr == end || *step.ptr != '-') return {};
-  const auto incarnation = std::from_chars(step.ptr + 1, end, order.incarnation);
-  if (incarnation.ec != std::errc() || incarnation.ptr != end) return {};
-  if (name != NameOf(order.step, order.incarnation)) return {};
-  return order;
+  constexpr std::string_view kPrefix = "ckpt-";
+  const size_t dash = name.rfind('-');
+  if (!name.starts_with(kPrefix) || dash < kPrefix.size()) return {};
+  const auto step = ParseNumber<uint64_t>(name.substr(kPrefix.size(), dash - kPrefix.size()));
+  const auto incarnation = ParseNumber<uint64_t>(name.substr(dash + 1));
+  if (!step || !incarnation || name != NameOf(*step, *incarnation)) return {};
+  return Order{*step, *incarnation};
 }
 
 bool IsFileName(const std::string& name) {

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <map>
 #include <set>
@@ -17,6 +16,7 @@
 #include "core/config.h"
 #include "core/leave.h"
 #include "core/log.h"
+#include "core/parse_number.h"
 #include "core/sha256.h"
 #include "storage/quarantine.h"
 #include "storage/sealed_json.h"
@@ -194,13 +194,10 @@ std::vector<std::string> NamesIn(const Path& folder) {
 std::vector<Path> RunsOfSeeds(const Path& folder) {
   std::map<int64_t, Path> by_seed;
   for (const std::string& name : NamesIn(folder)) {
-    const char* const end = name.data() + name.size();
-    int64_t seed = 0;
     if (!name.starts_with(kSeedPrefix)) continue;
-    const auto number = std::from_chars(name.data() + kSeedPrefix.size(), end, seed);
-    if (number.ec == std::errc() && number.ptr == end &&
-        Exists(RootedPath::Root(folder / name) / "run.json"))
-      by_seed[seed] = folder / name;
+    const auto seed = ParseNumber<int64_t>(name.substr(kSeedPrefix.size()));
+    if (seed && Exists(RootedPath::Root(folder / name) / "run.json"))
+      by_seed[*seed] = folder / name;
   }
   std::vector<Path> runs;
   runs.reserve(by_seed.size());

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "core/log.h"
+#include "core/parse_number.h"
 
 namespace samara {
 namespace {
@@ -16,8 +16,9 @@ constexpr int64_t kLimitMax = 1'000'000'000;
 
 template <typename T>
 bool Read(std::string_view text, T& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size();
+  const auto number = ParseNumber<T>(text);
+  value = number.value_or(value);
+  return number.has_value();
 }
 
 // The next part before a comma, taken off `text`.

@@ -12,10 +12,10 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 
 #include "core/log.h"
+#include "core/parse_number.h"
 
 namespace samara {
 namespace {
@@ -82,12 +82,12 @@ Result<RemoteAddress> ParseAddress(const std::string& text) {
     address.host = address.host.substr(1, address.host.size() - 2);
   else if (address.host.find(':') != std::string::npos)
     return NotAnAddress(text);
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data() + colon + 1, end, address.port);
-  if (parsed.ec != std::errc() || parsed.ptr != end || address.port < 0 || address.port > 65535 ||
-      address.host.empty() || address.host.find_first_of("/ \t\n") != std::string::npos) {
+  const auto port = ParseNumber<int>(std::string_view(text).substr(colon + 1));
+  if (!port || *port < 0 || *port > 65535 || address.host.empty() ||
+      address.host.find_first_of("/ \t\n") != std::string::npos) {
     return NotAnAddress(text);
   }
+  address.port = *port;
   address.kind =
       IsLoopback(address.host) ? RemoteAddress::Kind::kLoopback : RemoteAddress::Kind::kRoutable;
   return address;

@@ -1,11 +1,11 @@
 #include "replica/rendezvous/store.h"
 
-#include <charconv>
 #include <map>
 #include <utility>
 
 #include "core/log.h"
 #include "core/mutex.h"
+#include "core/parse_number.h"
 
 namespace samara {
 namespace {
@@ -33,10 +33,8 @@ class MemoryStore : public Store {
     {
       const MutexLock lock(mu_);
       std::string& value = values_[key];
-      const auto read = std::from_chars(value.data(), value.data() + value.size(), sum);
-      const bool counter = read.ec == std::errc() && read.ptr == value.data() + value.size();
-      if ((!value.empty() && !counter) || __builtin_add_overflow(sum, amount, &sum))
-        return NoCounter(key, value);
+      const auto before = value.empty() ? 0 : ParseNumber<int64_t>(value);
+      if (!before || __builtin_add_overflow(*before, amount, &sum)) return NoCounter(key, value);
       value = std::to_string(sum);
     }
     changed_.NotifyAll();

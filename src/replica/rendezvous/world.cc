@@ -8,6 +8,7 @@
 
 #include "core/crc32c.h"
 #include "core/log.h"
+#include "core/parse_number.h"
 #include "replica/rendezvous/secret.h"
 
 namespace samara {
@@ -39,13 +40,11 @@ class Variables {
   Result<std::optional<int64_t>> Number(const std::string& name, int64_t low, int64_t high) const {
     const auto text = Text(name);
     if (!text.has_value()) return std::optional<int64_t>();
-    int64_t value = 0;
-    const auto read = std::from_chars(text->data(), text->data() + text->size(), value);
-    if (read.ec != std::errc() || read.ptr != text->data() + text->size() || value < low ||
-        value > high)
+    const auto value = ParseNumber<int64_t>(*text);
+    if (!value || *value < low || *value > high)
       return Bad(fmt::format("{}={}: expected a number from {} to {}", name,
                              EscapeControl(text->substr(0, 100)), low, high));
-    return std::optional<int64_t>(value);
+    return value;
   }
   // kConfig when it is missing too: `set` is what is there already.
   Result<int64_t> Needed(const std::string& name, int64_t low, int64_t high, const std::string& set,

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -14,6 +13,7 @@
 #include <string_view>
 
 #include "core/files.h"
+#include "core/parse_number.h"
 #include "core/sha256.h"
 #include "core/signal_disposition.h"
 #include "replica/rendezvous/world.h"
@@ -55,13 +55,9 @@ std::string NotOneOf(std::string_view words, std::string_view word) {
 // Sets a value; returns what is wrong with it, or nothing.
 std::string Take(const ProgramOption& option, std::string_view text) {
   if (const auto* number = std::get_if<int64_t*>(&option.value)) {
-    int64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || value < 1 ||
-        value > int64_t{1} << 40) {
-      return "a number of at least 1";
-    }
-    **number = value;
+    const auto value = ParseNumber<int64_t>(text);
+    if (!value || *value < 1 || *value > int64_t{1} << 40) return "a number of at least 1";
+    **number = *value;
     return {};
   }
   if (text.empty()) return "a " + option.kind;
