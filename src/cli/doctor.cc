@@ -13,6 +13,7 @@
 #include "core/cpu.h"
 #include "core/device.h"
 #include "core/files.h"
+#include "core/format.h"
 #include "core/shell.h"
 #include "core/venv.h"
 #include "fleet/remote/remote.h"
@@ -129,8 +130,9 @@ std::vector<Finding> Examine() {
   findings.push_back(
       {"samara", VersionText().substr(std::string_view("samara ").size()), true, ""});
   findings.push_back(
-      {"CPU", fmt::format("{}, {} cores, kernels {}", CpuName(), Cores(), Name(ActiveIsa())), true,
-       ""});
+      {"CPU",
+       fmt::format("{}, {}, kernels {}", CpuName(), CountText(Cores(), "core"), Name(ActiveIsa())),
+       true, ""});
   for (Finding& gpu : Gpus()) findings.push_back(std::move(gpu));
   findings.push_back(LearningAgents());
   findings.push_back(RemoteActors());
