@@ -47,9 +47,10 @@ IsaLevel Choose() {
 
 uint32_t CoresLeft() {
   uint32_t cores = MachineCores();
-  cpu_set_t allowed;  // of the process's first thread, whichever thread asks
+  // of the process's first thread, whichever thread asks; not known on more than 1,024 cores
+  cpu_set_t allowed;
   if (::sched_getaffinity(::getpid(), sizeof(allowed), &allowed) == 0)
-    cores = static_cast<uint32_t>(CPU_COUNT(&allowed));  // where it fails: above 1,024 cores
+    cores = static_cast<uint32_t>(CPU_COUNT(&allowed));
   std::ifstream quota("/sys/fs/cgroup/cpu.max");
   const std::string text(std::istreambuf_iterator<char>(quota), {});
   return std::max(1U, std::min(cores, CoresOfQuota(text).value_or(cores)));

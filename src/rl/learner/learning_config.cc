@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <cstdlib>
-
 #include "nn/layer_line.h"
 #include "rl/trajectory/reward_transform.h"
 
